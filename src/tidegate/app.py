@@ -1,0 +1,134 @@
+"""The rule: the composition root. The only file that sees every room; it chooses, wires and starts.
+
+What a client prints is decided in `cli`; here are the calls that a client makes.
+"""
+
+import gc
+import resource
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tidegate.engines.virtual import VirtualEngine
+from tidegate.journals.memory import Tee
+from tidegate.journals.sqlite import JournalError, SqliteJournal
+from tidegate.lab.generate import GenerateError, GenerateOptions, write_swf
+from tidegate.lab.replay import Machine, News, Outcome, ScheduleFile, Wiring, first_arrivals, replay
+from tidegate.lab.traces import read_trace
+from tidegate.lab.traces.journal import workload_from_events
+from tidegate.lab.workload import Filter, Runtimes, TraceError, TraceOptions, Workload
+from tidegate.loop.loop import Cadence
+from tidegate.model.nodes import Node
+from tidegate.model.policy import PolicySpec
+from tidegate.wire.policy_file import PolicyError, builtin_names, dump_policy, load_builtin, read_policy
+
+__all__ = [
+    "Cadence", "Filter", "GenerateError", "GenerateOptions", "JournalError", "Machine", "PolicyError", "ReplayWish",
+    "Replayed", "Runtimes", "TraceError", "TraceOptions", "builtin_names", "dump_policy", "load_builtin",
+    "prepare", "read_policy", "run_replays", "write_swf",
+]  # fmt: skip
+
+GC_EVERY = 200_000
+"""The values of the model hold no cycles, so the collector has next to nothing to find."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReplayWish:
+    """What `tide replay` was asked for."""
+
+    trace: Path
+    policies: Sequence[PolicySpec]
+    machine: Machine = field(default_factory=Machine)
+    options: TraceOptions = field(default_factory=TraceOptions)
+    cadence: Cadence = Cadence.BATCHED
+    limit: int = 0
+    schedule: Path | None = None
+    journal: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prepared:
+    wish: ReplayWish
+    workload: Workload
+    nodes: tuple[Node, ...]
+
+    @property
+    def jobs(self) -> int:
+        return first_arrivals(self.workload, self.wish.limit)[1]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Replayed:
+    policy: PolicySpec
+    outcome: Outcome
+    figures: dict[str, Any]
+
+
+def prepare(wish: ReplayWish) -> Prepared:
+    """Reads the trace and lays out the machine. Raises TraceError or JournalError, which say what to do."""
+    if is_journal(wish.trace):
+        journal = SqliteJournal(wish.trace, readonly=True)
+        workload = workload_from_events(journal.read(), wish.options)
+        journal.close()
+    else:
+        workload = read_trace(wish.trace, options=wish.options)
+    return Prepared(wish=wish, workload=workload, nodes=wish.machine.lay_out(workload))
+
+
+def is_journal(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False  # the trace reader says what is wrong with it
+
+
+def run_replays(prepared: Prepared, news: Callable[[PolicySpec], News | None] | None = None) -> Iterator[Replayed]:
+    """One replay a policy, each with a world of its own."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_EVERY, 50, 100)
+    several = len(prepared.wish.policies) > 1
+    for policy in prepared.wish.policies:
+        yield _run_one(prepared, policy, news(policy) if news else None, several=several)
+
+
+def _run_one(prepared: Prepared, policy: PolicySpec, news: News | None, *, several: bool) -> Replayed:
+    wish, workload = prepared.wish, prepared.workload
+    arrivals, total = first_arrivals(workload, wish.limit)
+    with ExitStack() as stack:
+        on_end = None
+        if wish.schedule is not None:
+            path = named_for(wish.schedule, policy, several=several)
+            schedule = stack.enter_context(ScheduleFile(path, workload.arrivals.labels_by_job()))
+            on_end = schedule.write
+        kept: list[Any] = []
+        if wish.journal is not None:
+            path = named_for(wish.journal, policy, several=several)
+            journal = SqliteJournal(path, grouped=True, fresh=True)
+            stack.callback(journal.close)
+            kept.append(journal)
+        outcome = replay(
+            arrivals,
+            total,
+            prepared.nodes,
+            policy,
+            Wiring(engine=VirtualEngine, journal=lambda listeners: Tee(*listeners, *kept)),
+            cadence=wish.cadence,
+            on_end=on_end,
+            news=news,
+        )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return Replayed(
+        policy=policy,
+        outcome=outcome,
+        figures={"policy": policy.name, **outcome.figures, "peak_rss_mb": peak, "refused": len(outcome.refused),
+                 "never_ended": outcome.stuck, "cadence": str(wish.cadence)},
+    )  # fmt: skip
+
+
+def named_for(path: Path, policy: PolicySpec, *, several: bool) -> Path:
+    """One file a policy: with several policies the name of each goes before the ending."""
+    return path.with_name(f"{path.stem}.{policy.name}{path.suffix}") if several else path

@@ -1,0 +1,30 @@
+"""`tide generate`."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from tidegate.cli.main import Failure
+
+
+def generate(options: argparse.Namespace) -> int:
+    from tidegate.app import GenerateError, GenerateOptions, write_swf
+
+    wish = GenerateOptions(
+        jobs=0 if options.days else options.jobs,
+        days=options.days,
+        procs=options.procs,
+        seed=options.seed,
+        load=options.load,
+        users=options.users,
+        bursts=options.bursts,
+        burst_factor=options.burst_factor,
+        burst_hours=options.burst_hours,
+        burst_small_percent=options.burst_small_percent,
+    )
+    try:
+        jobs = write_swf(Path(options.out) if options.out else sys.stdout, wish)
+    except (GenerateError, OSError) as error:
+        raise Failure(str(error)) from error
+    print(f"{jobs:,} jobs for {wish.procs:,} processors, seed {wish.seed}", file=sys.stderr)
+    return 0

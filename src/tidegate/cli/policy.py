@@ -1,0 +1,38 @@
+"""`tide policy check|show|list`."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from tidegate.cli.main import Failure
+
+
+def policy(options: argparse.Namespace) -> int:
+    from tidegate.app import PolicyError, builtin_names, dump_policy, load_builtin, read_policy
+
+    try:
+        match options.action:
+            case "list":
+                for name in builtin_names():
+                    print(f"{name:16} {load_builtin(name).why}")
+            case "show":
+                print(dump_policy(read_policy(options.name)), end="")
+            case _:
+                return check(Path(options.file))
+    except PolicyError as error:
+        raise Failure(str(error)) from error
+    return 0
+
+
+def check(path: Path) -> int:
+    from tidegate.app import PolicyError, policy_warnings, read_policy
+
+    try:
+        spec = read_policy(str(path) if path.name != str(path) else f"./{path}")
+    except PolicyError as error:
+        print(error, file=sys.stderr)
+        return 1
+    for warning in policy_warnings(spec):
+        print(f"{path}: warning: {warning}", file=sys.stderr)
+    print(f"{path}: policy {spec.name!r} is good")
+    return 0

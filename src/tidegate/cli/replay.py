@@ -1,0 +1,141 @@
+"""`tide replay`: figures of each policy side by side."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidegate.cli.main import Failure
+from tidegate.cli.table import duration, show_table
+
+if TYPE_CHECKING:
+    from tidegate.app import Prepared, Replayed
+
+DEFAULT_POLICY = "tide"
+
+
+def replay(options: argparse.Namespace) -> int:
+    from tidegate.app import JournalError, PolicyError, TraceError, prepare
+
+    try:
+        prepared = prepare(wish_of(options))
+        tell_problems(prepared)
+        replayed = run(prepared)
+    except (JournalError, PolicyError, TraceError, OSError) as error:
+        raise Failure(str(error)) from error
+    if options.json:
+        show_json(prepared, replayed)
+    else:
+        show(prepared, replayed)
+    return 0
+
+
+def wish_of(options: argparse.Namespace) -> "ReplayWish":
+    from tidegate.app import Cadence, Filter, Machine, ReplayWish, Runtimes, TraceOptions, read_policy
+
+    if bool(options.nodes) != bool(options.cpus_per_node):
+        raise Failure("--nodes and --cpus-per-node go together: give both, or --capacity")
+    if options.nodes and options.capacity:
+        raise Failure("--capacity and --nodes are two ways to say the machine: give one")
+    names = options.policy or [DEFAULT_POLICY]
+    policies = [read_policy(name) for name in names]
+    taken = [policy.name for policy in policies]
+    if len(set(taken)) < len(taken):
+        raise Failure(f"two of the policies have the same name ({', '.join(taken)}): change `name:` in one file")
+    return ReplayWish(
+        trace=Path(options.trace),
+        policies=policies,
+        machine=Machine(
+            capacity=options.capacity or 0, nodes=options.nodes or 0, cpus_per_node=options.cpus_per_node or 0
+        ),
+        options=TraceOptions(
+            filter=Filter(options.filter),
+            runtimes=Runtimes(options.runtimes),
+            capacity=options.capacity or (options.nodes or 0) * (options.cpus_per_node or 0),
+            pools_file=Path(options.pools) if options.pools else None,
+            nodes_file=Path(options.nodes_file) if options.nodes_file else None,
+            date_from=options.date_from,
+            date_to=options.date_to,
+        ),
+        cadence=Cadence(options.cadence),
+        limit=options.limit,
+        schedule=Path(options.schedule) if options.schedule else None,
+        journal=Path(options.journal) if options.journal else None,
+    )
+
+
+def tell_problems(prepared: "Prepared") -> None:
+    for line in prepared.workload.problems.report():
+        print(f"tide: {prepared.wish.trace.name}: {line}", file=sys.stderr)
+    if not len(prepared.workload):
+        raise Failure(f"{prepared.wish.trace} has no job that can be replayed")
+
+
+def run(prepared: "Prepared") -> "list[Replayed]":
+    from tidegate.app import run_replays
+
+    if not sys.stderr.isatty():
+        return list(run_replays(prepared))
+    with progress() as news:
+        return list(run_replays(prepared, lambda policy: news(policy.name)))
+
+
+@contextmanager
+def progress() -> Iterator[Any]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+
+        def news(name: str) -> Any:
+            bar = bars.add_task(name, total=None)
+            return lambda done, total: bars.update(bar, completed=done, total=total)
+
+        yield news
+
+
+def show_json(prepared: "Prepared", replayed: "list[Replayed]") -> None:
+    import json
+
+    problems = prepared.workload.problems
+    counts = {"errors": dict(problems.errors), "left_out": dict(problems.left_out), "notes": dict(problems.notes)}
+    objects = [{**one.figures, "trace_problems": counts} for one in replayed]
+    json.dump(objects[0] if len(objects) == 1 else objects, sys.stdout, indent=2)
+    print()
+
+
+FIGURES = (
+    ("mean wait", "wait_mean_s"), ("median wait", "wait_p50_s"), ("95 % wait less than", "wait_p95_s"),
+    ("longest wait", "wait_max_s"), ("mean submit to end", "completion_mean_s"), ("makespan", "makespan_s"),
+)  # fmt: skip
+
+
+def show(prepared: "Prepared", replayed: "list[Replayed]") -> None:
+    figures = [one.figures for one in replayed]
+    rows = [[title, *(duration(f[key]) for f in figures)] for title, key in FIGURES]
+    rows.append(["mean bounded slowdown", *(f"{f['bsld_mean']:.2f}" for f in figures)])
+    rows.append(["largest bounded slowdown", *(f"{f['bsld_max']:.1f}" for f in figures)])
+    rows.append(["utilisation", *(f"{f['utilization']:.1%}" for f in figures)])
+    rows.append(["started ahead of their turn", *(f"{f['backfilled']:,}" for f in figures)])
+    rows.append(["jobs replayed a second", *(f"{f['jobs_per_s']:,.0f}" for f in figures)])
+    rows.append(["decision digest", *(f["digest"][:12] for f in figures)])
+    machine = f"{len(prepared.nodes):,} node{'s' if len(prepared.nodes) > 1 else ''}"
+    show_table(
+        f"{prepared.wish.trace.name}: {figures[0]['jobs']:,} jobs on {machine}",
+        ["", *(f["policy"] for f in figures)],
+        rows,
+    )
+    tell_leftovers(replayed)
+
+
+def tell_leftovers(replayed: "list[Replayed]") -> None:
+    for one in replayed:
+        refused = one.outcome.refused
+        if refused:
+            job, why = refused[0]
+            print(f"{one.policy.name}: {len(refused):,} jobs refused; the first, job {job}: {why.what}; {why.cure}")
+        if one.outcome.stuck:
+            print(f"{one.policy.name}: {one.outcome.stuck:,} jobs never ended: nothing that happens would start them")

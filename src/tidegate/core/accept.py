@@ -1,0 +1,244 @@
+"""`accept`: a command becomes events or a refusal. A refusal says what would cure it."""
+
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from tidegate.model import commands as cmd
+from tidegate.model import events as ev
+from tidegate.model.base import ARRAY_BITS, ARRAY_TASKS_MAX, FOREVER_MS
+from tidegate.model.commands import Refused
+from tidegate.model.jobs import After, Job, JobSpec, Outcome
+from tidegate.model.nodes import NodeState
+from tidegate.policy.estimate import estimate
+from tidegate.world.apply import satisfied
+from tidegate.world.records import Run
+from tidegate.world.world import World
+
+JOB_ID_MAX = 1 << 42
+CHUNKS_MAX = 1 << 24
+Answer = tuple[ev.Event, ...] | Refused
+
+
+def accept(world: World, command: cmd.Command, now: int) -> Answer:
+    match command:
+        case cmd.Submit():
+            return _submit(world, command, now)
+        case cmd.Cancel():
+            return _cancel(world, command, now)
+        case cmd.Hold() | cmd.Release():
+            return _hold_or_release(world, command, now)
+        case cmd.SetNode():
+            return _set_node(world, command, now)
+        case cmd.SetNodeState():
+            return _set_node_state(world, command, now)
+        case cmd.ChangePolicy():
+            return (ev.PolicyChanged(now, world.policy_version + 1, command.policy),)
+        case _:
+            assert_never(command)
+
+
+# -- submit ------------------------------------------------------------------------------------------------
+
+
+def _submit(world: World, command: cmd.Submit, now: int) -> Answer:
+    if command.key:
+        known = world.keys.get(command.key)
+        if known is not None and known[1] > now:
+            return ()  # the same wish again: it has its job
+    job_id = command.job or world.next_job
+    if job_id in world.jobs or not 0 < job_id < JOB_ID_MAX:
+        return Refused(f"job id {job_id} is taken or out of range", "leave the id out: the next free one is given")
+    spec = command.spec
+    refused = _check_spec(spec, now) or _check_room(world, spec)
+    if refused is not None:
+        return refused
+    if not spec.pool:
+        spec = replace(spec, pool=default_pool(world))
+    if spec.after:
+        unmet = _unmet(world, spec)
+        if isinstance(unmet, Refused):
+            return unmet
+        spec = replace(spec, after=unmet)
+    return (ev.JobSubmitted(now, Job(job_id, now, estimate(world, spec, now), spec), command.key),)
+
+
+def _check_spec(spec: JobSpec, now: int) -> Refused | None:
+    shape = spec.shape
+    if not 0 < spec.limit_ms <= FOREVER_MS:
+        return Refused(f"time limit {spec.limit_ms} ms is not positive", "give a time limit above 0")
+    if not 0 < shape.count <= CHUNKS_MAX:
+        return Refused(f"{shape.count} chunks asked for", f"ask for 1 to {CHUNKS_MAX}")
+    if not shape.chunk or any(amount <= 0 for _, amount in shape.chunk):
+        return Refused("the job asks for no resource, or for a negative amount", "ask for at least one cpu or gpu")
+    if spec.deadline_ms < max(now, spec.begin_ms) + min(spec.expected_ms or spec.limit_ms, spec.limit_ms):
+        return Refused(
+            "the deadline is earlier than the soonest possible end",
+            "lower the time limit, or move the deadline or the earliest start",
+        )
+    if spec.array is not None:
+        return _check_array(spec)
+    return None
+
+
+def _check_array(spec: JobSpec) -> Refused | None:
+    array = spec.array
+    assert array is not None
+    indices = array.indices
+    if not indices or indices[0] < 0 or indices[-1] >= ARRAY_TASKS_MAX or array.at_once_max < 0:
+        return Refused("the array has no tasks, or an index out of range", f"use indices 0 to {ARRAY_TASKS_MAX - 1}")
+    if any(a >= b for a, b in zip(indices, indices[1:], strict=False)):
+        return Refused("array indices repeat or are not in order", "list each index once, in rising order")
+    return None
+
+
+def default_pool(world: World) -> str:
+    """Where a job goes that names no pool: the first by name."""
+    return min(world.pools, default="")
+
+
+def _check_room(world: World, spec: JobSpec) -> Refused | None:
+    """Would it fit if the pool were empty and every node up?"""
+    name = spec.pool or default_pool(world)
+    pool = world.pools.get(name)
+    if pool is None:
+        known = ", ".join(sorted(world.pools)) or "none: there are no nodes yet"
+        return Refused(f"there is no pool {name!r}", f"name one of: {known}")
+    need = world.need_of(spec.shape.chunk)
+    if need is None or any(column >= len(pool.capacity) for column, _ in need):
+        missing = [r for r, _ in spec.shape.chunk if world.columns.get(r, len(pool.capacity)) >= len(pool.capacity)]
+        return Refused(f"no node of pool {name!r} has {', '.join(missing)}", "ask for less, or for another pool")
+    shape = spec.shape
+    fits = pool.most_chunks(need, stack=shape.stack, where=shape.where)
+    if fits >= shape.count:
+        return None
+    each = ", ".join(f"{amount} {resource}" for resource, amount in shape.chunk)
+    return Refused(
+        f"{shape.count} x ({each}) can never fit in pool {name!r}: all its nodes together hold {fits}",
+        "ask for fewer or smaller chunks, or for another pool",
+    )
+
+
+def _unmet(world: World, spec: JobSpec) -> tuple[After, ...] | Refused:
+    """The dependencies that are not resolved yet; a fact must not need another look."""
+    unmet = []
+    for after in spec.after:
+        if after.job in world.jobs:
+            unmet.append(after)
+            continue
+        outcome = world.outcomes.get(after.job)
+        if outcome is None:
+            return Refused(f"job {after.job} is not known", "depend on a job that waits, runs or ended lately")
+        if not satisfied(after, outcome):
+            return Refused(
+                f"job {after.job} ended as {outcome}, so {after.kind!r} can never be met", "leave that dependency out"
+            )
+    return tuple(unmet)
+
+
+# -- cancel, hold, release ---------------------------------------------------------------------------------
+
+
+def _cancel(world: World, command: cmd.Cancel, now: int) -> Answer:
+    job = world.jobs.get(command.job)
+    if job is None:
+        return Refused(f"there is no live job {command.job}", "look at the queue for live jobs")
+    by = f"cancelled by {command.by}" if command.by else "cancelled"
+    runs = world.runs_of(job.id)
+    if command.index >= 0:
+        return _cancel_task(world, job, command.index, now, by)
+    halts = tuple(
+        ev.HaltRequested(now, run.task, run.attempt, Outcome.CANCELLED, by)
+        for run in runs
+        if run.task not in world.halting
+    )
+    array = job.spec.array
+    state = world.arrays.get(job.id)
+    waits = not runs if array is None or state is None else state.waiting(len(array.indices)) > 0
+    return (*halts, ev.JobDropped(now, job.id, Outcome.CANCELLED, by)) if waits else halts
+
+
+def _cancel_task(world: World, job: Job, index: int, now: int, by: str) -> Answer:
+    task = job.id << ARRAY_BITS | index
+    run = world.runs.get(task)
+    if run is not None:
+        return () if task in world.halting else (ev.HaltRequested(now, task, run.attempt, Outcome.CANCELLED, by),)
+    array = job.spec.array
+    state = world.arrays.get(job.id)
+    if array is None or state is None:
+        return Refused(f"job {job.id} is not an array", "leave the index out")
+    if index not in state.returned and index not in array.indices[state.started :]:
+        return Refused(f"task {job.id}[{index}] is not live", "look at the queue for live tasks")
+    if index not in state.returned and index != array.indices[state.started]:
+        return Refused(
+            f"task {job.id}[{index}] has not had its turn: tasks of an array start in order",
+            "cancel the whole job, or wait until the task runs",
+        )
+    return (ev.JobEnded(now, task, 0, Outcome.CANCELLED, 0, by),)
+
+
+def _hold_or_release(world: World, command: cmd.Hold | cmd.Release, now: int) -> Answer:
+    job = world.jobs.get(command.job)
+    if job is None:
+        return Refused(f"there is no live job {command.job}", "look at the queue for live jobs")
+    parked = world.parked.get(job.id)
+    held = parked is not None and parked.held
+    if isinstance(command, cmd.Release):
+        return (ev.JobReleased(now, job.id, command.by),) if held else ()
+    if job.spec.array is None and job.id << ARRAY_BITS in world.runs:
+        return Refused(f"job {job.id} is running", "hold works on waiting jobs; cancel it instead")
+    return () if held else (ev.JobHeld(now, job.id, command.by),)
+
+
+# -- nodes -------------------------------------------------------------------------------------------------
+
+
+def _set_node(world: World, command: cmd.SetNode, now: int) -> Answer:
+    node = command.node
+    known = world.nodes.get(node.name)
+    if known == node:
+        return ()
+    if known is not None and known.pool != node.pool:
+        return Refused(f"node {node.name} is in pool {known.pool!r}", "give the node another name in the other pool")
+    if not node.name or not node.capacity or any(amount < 0 for _, amount in node.capacity):
+        return Refused("a node needs a name, and amounts that are not negative", "correct the node")
+    return (ev.NodeChanged(now, node), *lost_with(world, node.name, node.state, node.why, now))
+
+
+def _set_node_state(world: World, command: cmd.SetNodeState, now: int) -> Answer:
+    node = world.nodes.get(command.name)
+    if node is None:
+        return Refused(f"there is no node {command.name!r}", "look at the nodes for their names")
+    if node.state is command.state and node.why == command.why:
+        return ()
+    changed = replace(node, state=command.state, why=command.why)
+    return (ev.NodeChanged(now, changed), *lost_with(world, node.name, command.state, command.why, now))
+
+
+def lost_with(world: World, name: str, state: NodeState, why: str, now: int) -> tuple[ev.Event, ...]:
+    """What a node takes along when it goes down."""
+    if state is not NodeState.DOWN:
+        return ()
+    events: list[ev.Event] = []
+    for run in runs_on(world, name):
+        events.extend(lose(world, run.task, run.attempt, f"node {name} went down: {why or 'no reason given'}", now))
+    return tuple(events)
+
+
+def runs_on(world: World, name: str) -> list[Run]:
+    node = world.nodes.get(name)
+    if node is None:
+        return []
+    row = world.pools[node.pool].row_of[name]
+    return [run for run in world.runs.values() if run.pool == node.pool and row in run.rows]
+
+
+def lose(world: World, task: int, attempt: int, why: str, now: int) -> list[ev.Event]:
+    """A lost attempt waits again, unless it lost too many or was to end anyway."""
+    halt = world.halting.get(task)
+    job = world.jobs[task >> ARRAY_BITS]
+    if halt is not None:
+        return [ev.JobEnded(now, task, attempt, halt.outcome, 0, why)]
+    if attempt > job.spec.losses_max:
+        return [ev.JobEnded(now, task, attempt, Outcome.LOST, 0, f"{why}; attempt {attempt} was the last")]
+    return [ev.AttemptLost(now, task, attempt, why)]

@@ -1,0 +1,54 @@
+"""`due`: the facts that time alone makes true. The loop asks at every turn, before it decides."""
+
+from bisect import bisect_right
+
+from tidegate.model import events as ev
+from tidegate.model.base import ARRAY_BITS, FOREVER_MS
+from tidegate.model.jobs import Outcome
+from tidegate.policy.estimate import raised_end
+from tidegate.world.world import World
+
+
+def due(world: World, now: int) -> tuple[ev.Event, ...]:
+    events: list[ev.Event] = []
+    for pool in world.pools.values():
+        if pool.end_times and pool.end_times[0] <= now:
+            for end in pool.end_times[: bisect_right(pool.end_times, now)]:
+                for run in pool.runs_at[end]:
+                    job = world.jobs[run.task >> ARRAY_BITS]
+                    later = raised_end(world.policy.estimate, job, run, now)
+                    events.append(ev.EstimateRaised(now, run.task, run.attempt, later))
+    if world.ripe or (world.timers and world.timers[0][0] <= now):
+        _conditions(world, now, events)
+    return tuple(events)
+
+
+def _conditions(world: World, now: int, events: list[ev.Event]) -> None:
+    timed = [job for _, job in world.timers[: bisect_right(world.timers, (now, FOREVER_MS))]]
+    events.append(ev.TimePassed(now))
+    for job_id in dict.fromkeys((*world.ripe, *timed)):
+        job = world.jobs.get(job_id)
+        if job is None:
+            continue
+        parked = world.parked.get(job_id)
+        if parked is not None and parked.failed:
+            events.append(ev.JobDropped(now, job_id, Outcome.DEPENDENCY_FAILED, "a job it depends on ended otherwise"))
+        elif now + job.estimate_ms > job.spec.deadline_ms and _waits(world, job_id):
+            events.append(ev.JobDropped(now, job_id, Outcome.MISSED_DEADLINE, "it could no longer end in time"))
+        elif parked is not None and not parked.held and not parked.after and parked.begin_ms <= now:
+            events.append(ev.JobReady(now, job_id))
+
+
+def _waits(world: World, job_id: int) -> bool:
+    array = world.jobs[job_id].spec.array
+    if array is None:
+        return job_id << ARRAY_BITS not in world.runs
+    return world.arrays[job_id].waiting(len(array.indices)) > 0
+
+
+def next_due(world: World) -> int | None:
+    """When `due` will next have something to say, if nothing else happens."""
+    times = [pool.end_times[0] for pool in world.pools.values() if pool.end_times]
+    if world.timers:
+        times.append(world.timers[0][0])
+    return min(times, default=None)

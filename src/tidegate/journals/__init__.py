@@ -1,0 +1,1 @@
+"""The rule: keep events in order and give them back; know nothing of what they mean."""

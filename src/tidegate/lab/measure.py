@@ -1,0 +1,145 @@
+"""What a replay measures: two listeners on the journal, one for the figures and one for the digest."""
+
+from array import array
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tidegate.model.base import ARRAY_BITS
+from tidegate.model.events import AttemptLost, CycleRan, Event, JobDropped, JobEnded, JobStarted, JobSubmitted
+
+SHORT_MS = 10_000
+"""Bounded slowdown counts a job as at least this long."""
+Row = tuple[int, int, int, int, tuple[tuple[str, int], ...]]
+"""(task, submit, start, end, nodes) of an ended task; times in ms."""
+
+
+class DecisionDigest:
+    """A hash over every choice of the kernel, in order: cycles and starts."""
+
+    GROUP = 512
+
+    def __init__(self) -> None:
+        self.hash = blake2b(digest_size=16)
+        self.pending: list[Event] = []
+        self.encode = msgspec.msgpack.Encoder().encode
+
+    def append(self, events: Sequence[Event]) -> None:
+        if type(events[0]) is CycleRan:  # starts follow their cycle, in one append
+            self.pending.extend(events)
+            if len(self.pending) >= self.GROUP:
+                self._fold()
+
+    def flush(self) -> None:
+        pass
+
+    def _fold(self) -> None:
+        for event in self.pending:  # one by one, so that the grouping does not show
+            self.hash.update(self.encode(event))
+        self.pending.clear()
+
+    def hex(self) -> str:
+        self._fold()
+        return self.hash.hexdigest()
+
+
+class Collector:
+    """Waits, runs and work of every ended task; `on_end` is told of each."""
+
+    def __init__(self, resource: str, on_end: Callable[[Row], None] | None = None) -> None:
+        self.resource = resource  # what utilisation is measured in
+        self.on_end = on_end
+        self.live: dict[int, JobSubmitted] = {}
+        self.started: dict[int, JobStarted] = {}
+        self.arrays: dict[int, int] = {}  # tasks of an array that have not ended
+        self.waits = array("q")
+        self.runs = array("q")
+        self.work = 0  # resource x milliseconds
+        self.first_ms: int | None = None
+        self.last_ms = 0
+        self.backfilled = 0
+        self.preemptions = 0
+        self.dropped = 0
+        self.cycles = 0
+
+    def append(self, events: Sequence[Event]) -> None:
+        for event in events:
+            kind = type(event)
+            if kind is CycleRan:
+                self.cycles += 1
+            elif kind is JobStarted:
+                self.started[event.task] = event  # type: ignore[union-attr,assignment]
+            elif kind is JobEnded:
+                self._ended(event)  # type: ignore[arg-type]
+            elif kind is JobSubmitted:
+                self._submitted(event)  # type: ignore[arg-type]
+            elif kind is AttemptLost:
+                del self.started[event.task]  # type: ignore[union-attr]
+            elif kind is JobDropped:
+                self._dropped(event)  # type: ignore[arg-type]
+
+    def flush(self) -> None:
+        pass
+
+    def _submitted(self, event: JobSubmitted) -> None:
+        job = event.job
+        self.live[job.id] = event
+        if job.spec.array is not None:
+            self.arrays[job.id] = len(job.spec.array.indices)
+        if self.first_ms is None:
+            self.first_ms = event.at
+
+    def _ended(self, event: JobEnded) -> None:
+        job_id = event.task >> ARRAY_BITS
+        job = self.live[job_id].job
+        start = self.started.pop(event.task, None)
+        if start is not None:
+            began, spec = start.at, job.spec
+            wait = began - max(job.submit_ms, spec.begin_ms)
+            run = event.at - began
+            self.waits.append(wait)
+            self.runs.append(run)
+            for name, amount in spec.shape.chunk:
+                if name == self.resource:
+                    self.work += amount * spec.shape.count * run
+            self.backfilled += start.backfilled
+            if event.at > self.last_ms:
+                self.last_ms = event.at
+            if self.on_end is not None:
+                self.on_end((event.task, job.submit_ms, began, event.at, start.nodes))
+        left = self.arrays.get(job_id, 1) - 1
+        if left:
+            self.arrays[job_id] = left
+        else:
+            del self.live[job_id]
+            self.arrays.pop(job_id, None)
+
+    def _dropped(self, event: JobDropped) -> None:
+        self.dropped += 1
+        if event.job not in self.arrays:
+            del self.live[event.job]
+
+    def figures(self, capacity: int) -> dict[str, Any]:
+        """`capacity`: all of the resource that utilisation is measured in."""
+        waits = np.frombuffer(self.waits, np.int64) if self.waits else np.zeros(0, np.int64)
+        runs = np.frombuffer(self.runs, np.int64) if self.runs else np.zeros(0, np.int64)
+        slowdowns = np.maximum(1.0, (waits + runs) / np.maximum(SHORT_MS, runs))
+        makespan = self.last_ms - (self.first_ms or 0)
+        any_ended = bool(len(waits))
+        return {
+            "jobs": len(waits),
+            "makespan_s": makespan / 1000,
+            "wait_mean_s": float(waits.mean()) / 1000 if any_ended else 0.0,
+            "wait_p50_s": float(np.percentile(waits, 50)) / 1000 if any_ended else 0.0,
+            "wait_p95_s": float(np.percentile(waits, 95)) / 1000 if any_ended else 0.0,
+            "wait_max_s": float(waits.max()) / 1000 if any_ended else 0.0,
+            "completion_mean_s": float((waits + runs).mean()) / 1000 if any_ended else 0.0,
+            "bsld_mean": float(slowdowns.mean()) if any_ended else 0.0,
+            "bsld_max": float(slowdowns.max()) if any_ended else 0.0,
+            "utilization": self.work / (capacity * makespan) if capacity and makespan else 0.0,
+            "backfilled": self.backfilled,
+            "preemptions": self.preemptions,
+        }

@@ -1,0 +1,165 @@
+"""Replay: a trace through the live loop, with a clock that jumps and an engine that only waits.
+
+The loop, the kernel and the fold are the ones that run live. What is here hands in the trace, sets up the
+machine, and measures what comes out.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from tidegate.core.accept import accept
+from tidegate.lab.measure import Collector, DecisionDigest, Row
+from tidegate.lab.ports import TraceInbox, VirtualClock
+from tidegate.lab.workload import Arrival, TraceError, Workload
+from tidegate.loop.loop import Cadence, Loop
+from tidegate.model.commands import ChangePolicy, Refused, SetNode
+from tidegate.model.nodes import Node
+from tidegate.model.policy import PolicySpec
+from tidegate.ports import Engine, Journal
+from tidegate.world.world import World
+
+TURNS_BETWEEN_NEWS = 4096
+PROCESSORS_POOL = "default"
+
+News = Callable[[int, int], None]
+"""(jobs handed in, jobs in all): progress."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Machine:
+    """Where the jobs run. Nothing set: as the trace says."""
+
+    capacity: int = 0  # processors, as one pool without nodes of its own
+    nodes: int = 0
+    cpus_per_node: int = 0
+
+    def lay_out(self, workload: Workload) -> tuple[Node, ...]:
+        if self.nodes and self.cpus_per_node:
+            width = len(str(self.nodes - 1))
+            return tuple(processors(f"n{row:0{width}}", self.cpus_per_node) for row in range(self.nodes))
+        if self.capacity:
+            return (processors(PROCESSORS_POOL, self.capacity),)
+        if workload.nodes:
+            return workload.nodes
+        if workload.max_procs:
+            return (processors(PROCESSORS_POOL, workload.max_procs),)
+        raise TraceError(
+            "the trace does not say how large its machine was; "
+            "give --capacity N, or --nodes N --cpus-per-node K, or --pools FILE"
+        )
+
+
+def processors(name: str, cpus: int) -> Node:
+    return Node(name, PROCESSORS_POOL, (("cpus", cpus * 1000),))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wiring:
+    """The ports that the composition root chooses: the engine, and who else gets the events."""
+
+    engine: Callable[[Callable[[int, int], int]], Engine]
+    journal: Callable[[Sequence[Any]], Journal]  # the listeners of this replay -> a journal that feeds them
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    figures: dict[str, Any]
+    refused: list[tuple[int, Refused]]
+    stuck: int  # jobs that never ended: nothing could ever start them
+    collector: Collector
+
+
+def replay(
+    arrivals: Iterable[Arrival],
+    total: int,
+    nodes: Sequence[Node],
+    policy: PolicySpec,
+    wiring: Wiring,
+    *,
+    cadence: Cadence = Cadence.BATCHED,
+    on_end: Callable[[Row], None] | None = None,
+    news: News | None = None,
+) -> Outcome:
+    inbox = TraceInbox(iter(arrivals))
+    resource, capacity = measured(nodes)
+    collector, digest = Collector(resource, on_end), DecisionDigest()
+    loop = Loop(
+        World(),
+        VirtualClock(min(0, inbox.next_at() or 0)),
+        wiring.journal((digest, collector)),
+        wiring.engine(inbox.run_time),
+        inbox,
+        cadence,
+    )
+    began = perf_counter()
+    set_up(loop, nodes, policy)
+    turns = 0
+    while loop.turn():
+        turns += 1
+        if news is not None and turns % TURNS_BETWEEN_NEWS == 0:
+            news(inbox.taken, total)
+    wall = perf_counter() - began
+    if news is not None:
+        news(inbox.taken, total)
+    figures = collector.figures(capacity)
+    figures["cycles"] = collector.cycles
+    figures["digest"] = digest.hex()
+    figures["wall_s"] = wall
+    figures["jobs_per_s"] = inbox.taken / wall if wall else 0.0
+    return Outcome(figures=figures, refused=inbox.refused, stuck=len(loop.world.jobs), collector=collector)
+
+
+def set_up(loop: Loop, nodes: Sequence[Node], policy: PolicySpec) -> None:
+    """The machine and the policy are events too, so that the journal of a replay is complete."""
+    now = loop.clock.now()
+    for command in (ChangePolicy(policy), *map(SetNode, nodes)):
+        answer = accept(loop.world, command, now)
+        if isinstance(answer, Refused):
+            raise TraceError(f"{answer.what}; {answer.cure}")
+        loop.commit(answer)
+
+
+def measured(nodes: Sequence[Node]) -> tuple[str, int]:
+    """What utilisation is measured in, and how much of it there is: GPUs where there are any, else processors."""
+    totals: dict[str, int] = {}
+    for node in nodes:
+        for name, amount in node.capacity:
+            totals[name] = totals.get(name, 0) + amount
+    resource = "gpus" if totals.get("gpus") else "cpus"
+    return resource, totals.get(resource, 0)
+
+
+def first_arrivals(workload: Workload, limit: int) -> tuple[Iterable[Arrival], int]:
+    if not limit:
+        return workload, len(workload)
+    return islice(workload, limit), min(limit, len(workload))
+
+
+class ScheduleFile:
+    """`--schedule`: one line an ended task, in order of end."""
+
+    def __init__(self, path: Path, labels: dict[int, str | int]) -> None:
+        self.labels = labels
+        self.stream = path.open("w", encoding="utf-8")
+        self.stream.write("job_id,submit,start,wait,end,nodes\n")
+
+    def write(self, row: Row) -> None:
+        task, submit, start, end, nodes = row
+        job, index = divmod(task, 1 << 20)
+        name = f"{self.labels.get(job, job)}" + (f"_{index}" if index else "")
+        placed = " ".join(node if count == 1 else f"{node}*{count}" for node, count in nodes)
+        times = ",".join(seconds(ms) for ms in (submit, start, start - submit, end))
+        self.stream.write(f"{name},{times},{placed}\n")
+
+    def close(self) -> None:
+        self.stream.close()
+
+
+def seconds(ms: int) -> str:
+    return str(ms // 1000) if ms % 1000 == 0 else f"{ms / 1000:.3f}"
+
+

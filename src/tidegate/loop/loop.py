@@ -1,0 +1,154 @@
+"""The loop: reports, time and commands become events; events become state; state becomes decisions.
+
+Nothing acts on a decision before its event is in the journal: directives and answers go out after the flush.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from itertools import compress
+
+from tidegate.core.accept import accept
+from tidegate.core.decide import decide
+from tidegate.core.directives import directives
+from tidegate.core.due import due, next_due
+from tidegate.core.memo import Memo
+from tidegate.core.reconcile import reconcile
+from tidegate.model.commands import Command, Refused
+from tidegate.model.engine import Ended, Report
+from tidegate.model.events import Event
+from tidegate.ports import Clock, Engine, Inbox, Journal
+from tidegate.world.apply import apply
+from tidegate.world.world import World
+
+COMMANDS_PER_TURN_MAX = 10_000
+
+
+class Cadence(StrEnum):
+    """When a cycle runs."""
+
+    BATCHED = "batched"  # once a turn, when all that happened by then is known
+    PER_EVENT = "per-event"  # after every submission and every end, as published simulations do
+
+
+class Loop:
+    def __init__(
+        self,
+        world: World,
+        clock: Clock,
+        journal: Journal,
+        engine: Engine,
+        inbox: Inbox,
+        cadence: Cadence = Cadence.BATCHED,
+    ) -> None:
+        self.world = world
+        self.clock = clock
+        self.journal = journal
+        self.engine = engine
+        self.inbox = inbox
+        self.cadence = cadence
+        self.memo = Memo()
+        self.unanswered: list[tuple[Command, tuple[Event, ...] | Refused]] = []
+        self.delivered = 0  # directives up to this event number are with the engine
+        self.unfinished = False  # the last cycle was cut, and got somewhere
+
+    def run(self) -> None:
+        while self.turn():
+            pass
+
+    def turn(self) -> bool:
+        """One round. False: nothing can ever happen again."""
+        now = self.clock.now()
+        if self.cadence is Cadence.PER_EVENT:
+            self._per_event(now)
+        else:
+            self._batched(now)
+        self.journal.flush()
+        self._act(now)
+        return self.clock.wait(now if self.unfinished else self._next_at())
+
+    # -- the two cadences --------------------------------------------------------------------------------
+
+    def _batched(self, now: int) -> None:
+        for report in self.engine.reports(now):
+            self.commit(reconcile(self.world, report, now))
+        self._let_time_pass(now)
+        for command in self.inbox.take(now, COMMANDS_PER_TURN_MAX):
+            self._accept(command, now)
+        self._cycle(now)
+
+    def _per_event(self, now: int) -> None:
+        """Within one instant: estimates, submissions, reports; each submission and each report has its cycle.
+
+        Ends that were planned for now free their room before everything else: what the plan counted on as free
+        from now on is free, whichever report comes first. Their own turn among the reports stays.
+        """
+        reports = self.engine.reports(now)
+        planned = [self._was_planned(report, now) for report in reports]
+        for report in compress(reports, planned):
+            self.commit(reconcile(self.world, report, now))
+        self._let_time_pass(now)
+        for command in self.inbox.take(now, COMMANDS_PER_TURN_MAX):
+            self._accept(command, now)
+            self._cycle(now)
+        for report, is_done in zip(reports, planned, strict=True):
+            if not is_done:
+                self.commit(reconcile(self.world, report, now))
+            self._cycle(now)
+
+    def _was_planned(self, report: Report, now: int) -> bool:
+        run = self.world.runs.get(report.task) if isinstance(report, Ended) else None
+        return run is not None and run.expected_end == now
+
+    # -- steps -------------------------------------------------------------------------------------------
+
+    def commit(self, events: Sequence[Event]) -> None:
+        """Into the journal, then into the state: a fact before it is an act."""
+        if not events:
+            return
+        self.journal.append(events)
+        world = self.world
+        for event in events:
+            apply(world, event)
+
+    def _accept(self, command: Command, now: int) -> None:
+        answer = accept(self.world, command, now)
+        if not isinstance(answer, Refused):
+            self.commit(answer)
+        self.unanswered.append((command, answer))
+
+    def _let_time_pass(self, now: int) -> None:
+        """What time makes true may make more true: a chain of dependencies, at most."""
+        events = due(self.world, now)
+        while events:
+            self.commit(events)
+            events = due(self.world, now)
+
+    def _cycle(self, now: int) -> None:
+        self.unfinished = False
+        if not self.world.stirred:
+            return
+        self._let_time_pass(now)
+        plan = decide(self.world, self.memo, now)
+        self.commit((plan.cycle, *plan.starts))
+        self.unfinished = bool(plan.cycle.cut and plan.starts)
+
+    def _act(self, now: int) -> None:
+        for command, answer in self.unanswered:
+            self.inbox.answer(command, answer)
+        self.unanswered.clear()
+        wanted = directives(self.world, self.delivered)
+        self.delivered = self.world.seq
+        if wanted:
+            self.engine.deliver(wanted, now)
+
+    def _next_at(self) -> int | None:
+        times = (self.inbox.next_at(), self.engine.next_at(), next_due(self.world))
+        return min((time for time in times if time is not None), default=None)
+
+
+def recover(journal: Journal) -> World:
+    """The state, from the facts alone."""
+    world = World()
+    for event in journal.read():
+        apply(world, event)
+    return world

@@ -1,0 +1,54 @@
+"""Commands: wishes from outside. `core.accept` answers each with events or a refusal."""
+
+from tidegate.model.base import Value
+from tidegate.model.jobs import JobSpec
+from tidegate.model.nodes import Node, NodeState
+from tidegate.model.policy import PolicySpec
+
+
+class Submit(Value, frozen=True, gc=False, tag=True):
+    spec: JobSpec
+    job: int = 0  # 0: the world gives the next free id
+    key: str = ""  # the same key within its expiry gives the same job
+
+
+class Cancel(Value, frozen=True, gc=False, tag=True):
+    job: int
+    index: int = -1  # -1: the whole job
+    by: str = ""
+
+
+class Hold(Value, frozen=True, gc=False, tag=True):
+    job: int
+    by: str = ""
+
+
+class Release(Value, frozen=True, gc=False, tag=True):
+    job: int
+    by: str = ""
+
+
+class SetNode(Value, frozen=True, gc=False, tag=True):
+    """Adds a node, or replaces what is known of it."""
+
+    node: Node
+
+
+class SetNodeState(Value, frozen=True, gc=False, tag=True):
+    name: str
+    state: NodeState
+    why: str = ""
+
+
+class ChangePolicy(Value, frozen=True, gc=False, tag=True):
+    policy: PolicySpec
+
+
+Command = Submit | Cancel | Hold | Release | SetNode | SetNodeState | ChangePolicy
+
+
+class Refused(Value, frozen=True, gc=False):
+    """Why a command was not taken, and what to do about it."""
+
+    what: str
+    cure: str

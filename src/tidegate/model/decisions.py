@@ -1,0 +1,9 @@
+"""What one cycle chose. It becomes events before anything acts on it."""
+
+from tidegate.model.base import Value
+from tidegate.model.events import CycleRan, JobStarted
+
+
+class Plan(Value, frozen=True, gc=False):
+    cycle: CycleRan
+    starts: tuple[JobStarted, ...]

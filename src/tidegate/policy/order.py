@@ -1,0 +1,45 @@
+"""Order: who goes first. A rank is an integer; smaller goes first, ties by submit time and job id."""
+
+from typing import assert_never
+
+from tidegate.model.jobs import Job
+from tidegate.model.policy import OrderBy, PolicySpec
+from tidegate.policy import SHARE_BITS
+from tidegate.world.lanes import Lane
+from tidegate.world.pool import Pool
+
+AGED = -(1 << 62)
+"""The rank of a job past the ageing bound: before all others, first come first served."""
+
+
+def rank(policy: PolicySpec, pool: Pool, lane: Lane, job: Job, now: int) -> int:
+    order = policy.order
+    if order.ageing_bound_ms and now - job.submit_ms >= order.ageing_bound_ms:
+        return AGED
+    match order.by:
+        case OrderBy.FCFS:
+            return 0
+        case OrderBy.SHORTEST:
+            return lane.estimate_ms
+        case OrderBy.SMALLEST_AREA:
+            return lane.estimate_ms * dominant_share(pool, lane)
+        case OrderBy.EXPANSION:
+            waited = now - job.submit_ms
+            return -((waited + lane.estimate_ms << SHARE_BITS) // lane.estimate_ms)
+        case OrderBy.PRIORITY:
+            known = policy.classes.get(lane.klass)
+            return job.submit_ms - (known.head_start_ms if known else 0)
+        case _:
+            assert_never(order.by)
+
+
+def moves_with_time(policy: PolicySpec) -> bool:
+    """Do ranks change against each other while nothing happens? (Ageing is treated apart.)"""
+    return policy.order.by is OrderBy.EXPANSION
+
+
+def dominant_share(pool: Pool, lane: Lane) -> int:
+    """The largest share of the pool, over its resources, that one job of the lane takes."""
+    return max(
+        (amount * lane.shape.count << SHARE_BITS) // max(1, pool.capacity[column]) for column, amount in lane.need
+    )

@@ -1,0 +1,1 @@
+"""The rule: versioned encodings between the program and the outside, and nothing that decides."""

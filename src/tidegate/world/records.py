@@ -1,0 +1,78 @@
+"""The records of live things. Frozen: a fork shares them, and a change replaces one."""
+
+from tidegate.model.base import Value
+from tidegate.model.jobs import After, Outcome
+
+Need = tuple[tuple[int, int], ...]
+"""(column, amount) of one chunk, zero amounts left out."""
+
+
+class Run(Value, frozen=True, gc=False):
+    """A live attempt and what it holds."""
+
+    task: int
+    attempt: int
+    pool: str
+    start_ms: int
+    expected_end: int
+    rows: tuple[int, ...]
+    counts: tuple[int, ...]
+    need: Need
+    seq: int  # the number of the event that started it
+    raises: int = 0  # how often its estimate was raised
+
+
+class Parked(Value, frozen=True, gc=False):
+    """Why a job is in no lane yet."""
+
+    after: tuple[After, ...]  # not yet resolved
+    failed: bool  # a dependency ended the wrong way
+    held: bool
+    begin_ms: int
+
+
+class ArrayState(Value, frozen=True, gc=False):
+    """Where an array stands. Tasks start in index order; returned ones first."""
+
+    started: int  # how many of `indices` have been started
+    returned: tuple[int, ...]  # lost ones that wait again, sorted
+    running: int
+    ended: int
+    failed: bool
+
+    def waiting(self, tasks: int) -> int:
+        return tasks - self.started + len(self.returned)
+
+    def available(self, tasks: int, at_once_max: int) -> int:
+        """How many tasks may start now, capacity aside."""
+        waiting = self.waiting(tasks)
+        return min(waiting, at_once_max - self.running) if at_once_max else waiting
+
+
+class HaltAsked(Value, frozen=True, gc=False):
+    attempt: int
+    outcome: Outcome
+    seq: int  # the number of the event, so that a cursor can skip what was sent
+
+
+class LastRuns(Value, frozen=True, gc=False):
+    """The last two run times of a user, such that the order of reports within one instant does not matter.
+
+    Runs that end at one instant count in the order they started, and are known from the next instant on.
+    """
+
+    at: int
+    ended: tuple[tuple[int, int], ...]  # (start event, run time) of the latest two that ended at `at`
+    before: tuple[int, ...]  # run times of the latest two before that, newest first
+
+    def known(self, now: int) -> tuple[int, ...]:
+        return self.after() if now > self.at else self.before
+
+    def after(self) -> tuple[int, ...]:
+        return (*(run_ms for _, run_ms in self.ended), *self.before)[:2]
+
+    def ending(self, at: int, seq: int, run_ms: int) -> "LastRuns":
+        if at > self.at:
+            return LastRuns(at, ((seq, run_ms),), self.after())
+        latest = sorted((*self.ended, (seq, run_ms)), reverse=True)
+        return LastRuns(at, tuple(latest[:2]), self.before)

@@ -1,0 +1,93 @@
+"""The world: everything that is alive. `world.apply` is its only writer; everybody else reads."""
+
+from tidegate.model.base import ARRAY_BITS, job_of
+from tidegate.model.events import Promise
+from tidegate.model.jobs import Amounts, Job, Outcome
+from tidegate.model.nodes import Node
+from tidegate.model.policy import PolicySpec
+from tidegate.world.digest import MODULUS, RECORD_KINDS, Digest, record_hash
+from tidegate.world.pool import Pool
+from tidegate.world.records import ArrayState, HaltAsked, LastRuns, Need, Parked, Run
+
+OUTCOMES_KEPT = 10_000
+"""Ended jobs whose outcome is remembered, for dependencies that are submitted later."""
+KEYS_EXPIRE_MS = 24 * 3_600_000
+USERS_KEPT = 100_000
+"""Users whose last run times are remembered; the one not seen for longest goes first."""
+
+
+class World:
+    """State at one event number (`seq`)."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self.cycle = 0
+        self.policy = PolicySpec(name="none")
+        self.policy_version = 0
+        self.next_job = 1
+        self.columns: dict[str, int] = {}
+        self.pools: dict[str, Pool] = {}
+        self.nodes: dict[str, Node] = {}
+        self.jobs: dict[int, Job] = {}
+        self.runs: dict[int, Run] = {}
+        self.parked: dict[int, Parked] = {}
+        self.arrays: dict[int, ArrayState] = {}
+        self.attempts: dict[int, int] = {}  # tasks that lost attempts and wait again: how many
+        self.promises: dict[int, Promise] = {}
+        self.halting: dict[int, HaltAsked] = {}
+        self.strays: dict[tuple[int, int], int] = {}  # (task, attempt) -> event number
+        self.dependents: dict[int, tuple[int, ...]] = {}
+        self.outcomes: dict[int, Outcome] = {}
+        self.keys: dict[str, tuple[int, int]] = {}  # idempotency key -> (job, expiry), oldest first
+        self.last_runs: dict[str, LastRuns] = {}  # by user, the one seen longest ago first
+        # Derived from the records above, kept for speed only.
+        self.launching: dict[int, int] = {}  # task -> event number of a start the engine has not confirmed
+        self.timers: list[tuple[int, int]] = []  # (when to look, job), sorted
+        self.ripe: dict[int, None] = {}  # parked jobs whose conditions changed
+        self.stirred: dict[str, Pool] = {}  # pools with changes since the last cycle
+        self.digest = Digest()
+        self.token = object()  # who may write to a lane
+
+    def fork(self) -> "World":
+        """A twin that may go its own way. Frozen records are shared, and lanes until one side writes."""
+        twin = World.__new__(World)
+        for name, value in self.__dict__.items():
+            twin.__dict__[name] = value.copy() if isinstance(value, dict | list) else value
+        twin.pools = {name: pool.fork() for name, pool in self.pools.items()}
+        twin.stirred = dict(twin.pools)
+        twin.digest = self.digest.fork()
+        self.token, twin.token = object(), object()
+        return twin
+
+    # -- reading -----------------------------------------------------------------------------------------
+
+    def need_of(self, chunk: Amounts) -> Need | None:
+        """The chunk by column; None where no node has ever had such a resource."""
+        columns = self.columns
+        try:
+            return tuple((columns[name], amount) for name, amount in chunk)
+        except KeyError:
+            return None
+
+    def runs_of(self, job: int) -> list[Run]:
+        if job not in self.arrays:
+            run = self.runs.get(job << ARRAY_BITS)
+            return [] if run is None else [run]
+        return [run for task, run in self.runs.items() if job_of(task) == job]
+
+    # -- digest ------------------------------------------------------------------------------------------
+
+    def read_digest(self) -> str:
+        """The state as one number, from what changed since it was last read."""
+        return self._with_scalars(self.digest.read(self.__dict__))
+
+    def full_digest(self) -> str:
+        """The same number from every record, whatever was noted as changed."""
+        fresh = Digest()
+        for kind in RECORD_KINDS:
+            getattr(fresh, kind).touched.update(getattr(self, kind))
+        return self._with_scalars(fresh.read(self.__dict__))
+
+    def _with_scalars(self, records: int) -> str:
+        scalars = (self.cycle, self.policy_version, self.policy, self.next_job)
+        return f"{(records + record_hash('world', 0, scalars)) % MODULUS:032x}"
