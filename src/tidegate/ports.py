@@ -28,6 +28,10 @@ class Journal(Protocol):
 
     def flush(self) -> None: ...
 
+    def close(self) -> None:
+        """Flushes; nothing is appended after it."""
+        ...
+
     def read(self, after: int = 0) -> Iterator[Event]:
         """The events from number `after` + 1 on."""
         ...

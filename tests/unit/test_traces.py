@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.lab.traces import read_trace
+from tidegate.lab.traces import read_trace, text
 from tidegate.lab.traces.sacct import duration, memory_mib
 from tidegate.lab.workload import (
     JOB_IDS,
     UNLIMITED_MS,
     Arrival,
     Filter,
+    Problems,
     QueueFrom,
     Runtimes,
     TraceError,
@@ -173,6 +174,8 @@ def test_arrivals_are_sorted_and_ties_keep_the_order_of_the_trace(write: Write) 
     assert [a.label for a in workload] == [9, 3, 1, 4]
     assert workload.problems.notes == {"unsorted": 2}
     assert workload.problems.shown[0][0] == 2
+    many = read_trace(write("".join(swf(job, job % 2) for job in range(1, 1000))))
+    assert [a.label for a in many] == [*range(2, 1000, 2), *range(1, 1000, 2)]
 
 
 def test_every_job_gets_a_number_of_its_own(write: Write) -> None:
@@ -194,8 +197,8 @@ def test_arrivals_are_a_sequence(write: Write) -> None:
 
 
 def test_only_the_first_errors_are_kept(write: Write) -> None:
-    workload = read_trace(write("1 2 3\n" * 50 + swf()), options=TraceOptions(shown_max=3))
-    assert [line for line, _ in workload.problems.shown] == [1, 2, 3]
+    workload = read_trace(write(swf() + "1 2 3\n" * 50), options=TraceOptions(shown_max=3))
+    assert [line for line, _ in workload.problems.shown] == [2, 3, 4]
     assert workload.problems.errors.total() == 50
     assert "missing_column 50" in workload.problems.report()[0]
 
@@ -208,6 +211,22 @@ def test_line_ends_bom_and_foreign_bytes_do_not_matter(write: Write) -> None:
     workload = read_trace(write(lines.encode("utf-8", "surrogateescape")))
     assert [a.label for a in workload] == [1, 2, 3]
     assert workload.problems.lines == 5
+
+
+@pytest.mark.parametrize("size", range(1, 12))
+def test_lines_do_not_depend_on_the_size_of_blocks(write: Write, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    for name in ("BLOCK_BYTES", "SAMPLE_BYTES", "INFLATED_BYTES"):
+        monkeypatch.setattr(text, name, size)
+    content = b"a\r\nb\rc\n\r\n\n\rlong line here\r\n\xc3\xa9\r"
+    for data in (content, gzip.compress(content), content[:-1]):
+        with text.Text(write(data), Problems()) as opened:
+            assert [line for _, line in opened.lines()] == ["a", "b", "c", "", "", "", "long line here", "é"]
+
+
+def test_a_line_without_an_end_is_refused(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "LINE_BYTES_MAX", 1000)
+    with pytest.raises(TraceError, match="has no end"):
+        read_trace(write(swf() + "1 " * 1000))
 
 
 @pytest.mark.parametrize("keep", [0.2, 0.5, 0.9, 0.99])
@@ -239,7 +258,7 @@ def test_damaged_gzip_is_said(write: Write) -> None:
         (b"", "is empty"),
         (b" \n\r\n\t", "is empty"),
         (gzip.compress(b""), "is empty"),
-        (b"\x1f\x8b", "is empty"),
+        (b"\x1f\x8b", "copy it again"),
         (bytes(range(256)) * 50, "binary"),
         (b"PK\x03\x04....", "zip archive"),
         (b"SQLite format 3\0....", "journal"),
@@ -347,7 +366,9 @@ def test_openb(write: Write) -> None:
     assert first.submit.spec.shape == Shape(chunk, where=(("gpu", ("T4", "V100M32")),))
     assert (first.label, first.at_ms, first.run_ms, first.submit.spec.klass) == ("p0", 100_000, 50_000, "ls")
     assert (second.run_ms, second.submit.spec.shape.chunk) == (60_000, (("cpus", 1000), ("memory", 1024)))
-    assert workload.nodes[0] == Node("n0", "", (("cpus", 8000), ("gpus", 1000), ("memory", 16384)), (("gpu", "T4"),))
+    assert workload.nodes[0] == Node(
+        "n0", "default", (("cpus", 8000), ("gpus", 1000), ("memory", 16384)), (("gpu", "T4"),)
+    )
     assert workload.problems.errors == {"too_large": 1, "negative_time": 1}
     assert (workload.problems.left_out, workload.problems.notes) == ({"not_ended": 1}, {"run_from_creation": 1})
 
@@ -427,22 +448,22 @@ def test_sacct_rows_that_are_no_jobs(write: Write, given: dict[str, str], kind: 
 
 
 def test_sacct_names_the_missing_columns_and_the_export(write: Write) -> None:
-    header = "\n".join(("$ sacct -P", "JobID|State|Elapsed|Timelimit"))
+    header = "$ sacct -P\nJobID|State|Elapsed|Timelimit\n"
     with pytest.raises(TraceError, match=r"lacks the columns User, Submit, NNodes, AllocCPUS or.*sacct -a -X -P"):
         read_trace(write(header))
 
 
 @pytest.mark.parametrize(
-    ("text", "ms"),
+    ("written", "ms"),
     [("1-02:03:04", 93_784_000), ("02:03:04", 7_384_000), ("03:04", 184_000), ("5", 300_000), ("2-12", 216_000_000)],
 )
-def test_slurm_durations(text: str, ms: int) -> None:
-    assert duration(text, in_minutes=False) == ms
+def test_slurm_durations(written: str, ms: int) -> None:
+    assert duration(written, in_minutes=False) == ms
     assert duration("UNLIMITED", in_minutes=True) is duration("Partition_Limit", in_minutes=False) is None
 
 
 def test_slurm_memory_is_rounded_up() -> None:
-    assert [memory_mib(text, 1, 1) for text in ("1K", "1.5G", "0n", "", "2T", "100")] == [1, 1536, 0, 0, 2 << 20, 100]
+    assert [memory_mib(asked, 1, 1) for asked in ("1K", "1.5G", "0n", "", "2T", "100")] == [1, 1536, 0, 0, 2 << 20, 100]
 
 
 # -- real traces -------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """`accept`: a command becomes events or a refusal. A refusal says what would cure it."""
 
-from typing import assert_never
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any, assert_never
 
 from msgspec.structs import replace
 
@@ -17,6 +19,8 @@ from tidegate.world.world import World
 
 JOB_ID_MAX = 1 << 42
 CHUNKS_MAX = 1 << 24
+AMOUNT_MAX = 1 << 40
+LIMIT_MAX_MS = 1 << 53
 Answer = tuple[ev.Event, ...] | Refused
 
 
@@ -47,7 +51,7 @@ def _submit(world: World, command: cmd.Submit, now: int) -> Answer:
         if known is not None and known[1] > now:
             return ()  # the same wish again: it has its job
     job_id = command.job or world.next_job
-    if job_id in world.jobs or not 0 < job_id < JOB_ID_MAX:
+    if job_id in world.jobs or job_id in world.outcomes or not 0 < job_id < JOB_ID_MAX:
         return Refused(f"job id {job_id} is taken or out of range", "leave the id out: the next free one is given")
     spec = command.spec
     refused = _check_spec(spec, now) or _check_room(world, spec)
@@ -65,12 +69,16 @@ def _submit(world: World, command: cmd.Submit, now: int) -> Answer:
 
 def _check_spec(spec: JobSpec, now: int) -> Refused | None:
     shape = spec.shape
-    if not 0 < spec.limit_ms <= FOREVER_MS:
-        return Refused(f"time limit {spec.limit_ms} ms is not positive", "give a time limit above 0")
+    if not 0 < spec.limit_ms <= LIMIT_MAX_MS:
+        return Refused(f"time limit {spec.limit_ms} ms is out of range", "give a time limit above 0 and below 300 years")
+    if min(spec.expected_ms, spec.begin_ms, spec.deadline_ms, spec.losses_max) < 0:
+        return Refused("a time or a count is negative", "give times and counts that are not below 0")
     if not 0 < shape.count <= CHUNKS_MAX:
         return Refused(f"{shape.count} chunks asked for", f"ask for 1 to {CHUNKS_MAX}")
-    if not shape.chunk or any(amount <= 0 for _, amount in shape.chunk):
-        return Refused("the job asks for no resource, or for a negative amount", "ask for at least one cpu or gpu")
+    if not shape.chunk or not all(0 < amount <= AMOUNT_MAX for _, amount in shape.chunk):
+        return Refused("the job asks for no resource, or for an amount out of range", "ask for at least one cpu or gpu")
+    if not rises(name for name, _ in shape.chunk) or not rises(label for label, _ in shape.where):
+        return Refused("a resource or label is named twice, or not in order", "name each once, sorted by name")
     if spec.deadline_ms < max(now, spec.begin_ms) + min(spec.expected_ms or spec.limit_ms, spec.limit_ms):
         return Refused(
             "the deadline is earlier than the soonest possible end",
@@ -87,9 +95,13 @@ def _check_array(spec: JobSpec) -> Refused | None:
     indices = array.indices
     if not indices or indices[0] < 0 or indices[-1] >= ARRAY_TASKS_MAX or array.at_once_max < 0:
         return Refused("the array has no tasks, or an index out of range", f"use indices 0 to {ARRAY_TASKS_MAX - 1}")
-    if any(a >= b for a, b in zip(indices, indices[1:], strict=False)):
+    if not rises(indices):
         return Refused("array indices repeat or are not in order", "list each index once, in rising order")
     return None
+
+
+def rises(values: Iterable[Any]) -> bool:
+    return all(a < b for a, b in pairwise(values))
 
 
 def default_pool(world: World) -> str:
@@ -104,12 +116,14 @@ def _check_room(world: World, spec: JobSpec) -> Refused | None:
     if pool is None:
         known = ", ".join(sorted(world.pools)) or "none: there are no nodes yet"
         return Refused(f"there is no pool {name!r}", f"name one of: {known}")
-    need = world.need_of(spec.shape.chunk)
-    if need is None or any(column >= len(pool.capacity) for column, _ in need):
-        missing = [r for r, _ in spec.shape.chunk if world.columns.get(r, len(pool.capacity)) >= len(pool.capacity)]
-        return Refused(f"no node of pool {name!r} has {', '.join(missing)}", "ask for less, or for another pool")
     shape = spec.shape
-    fits = pool.most_chunks(need, stack=shape.stack, where=shape.where)
+    fits = pool.most.get(shape)
+    if fits is None:
+        need = world.need_of(shape.chunk)
+        if need is None or any(column >= len(pool.capacity) for column, _ in need):
+            missing = [r for r, _ in shape.chunk if world.columns.get(r, len(pool.capacity)) >= len(pool.capacity)]
+            return Refused(f"no node of pool {name!r} has {', '.join(missing)}", "ask for less, or for another pool")
+        fits = pool.most_chunks(shape, need)
     if fits >= shape.count:
         return None
     each = ", ".join(f"{amount} {resource}" for resource, amount in shape.chunk)
@@ -200,8 +214,10 @@ def _set_node(world: World, command: cmd.SetNode, now: int) -> Answer:
         return ()
     if known is not None and known.pool != node.pool:
         return Refused(f"node {node.name} is in pool {known.pool!r}", "give the node another name in the other pool")
-    if not node.name or not node.capacity or any(amount < 0 for _, amount in node.capacity):
+    if not node.name or not node.capacity or not all(0 <= amount <= AMOUNT_MAX for _, amount in node.capacity):
         return Refused("a node needs a name, and amounts that are not negative", "correct the node")
+    if not rises(name for name, _ in node.capacity):
+        return Refused("a resource is named twice, or not in order", "name each once, sorted by name")
     return (ev.NodeChanged(now, node), *lost_with(world, node.name, node.state, node.why, now))
 
 

@@ -48,7 +48,9 @@ def _waits(world: World, job_id: int) -> bool:
 
 def next_due(world: World) -> int | None:
     """When `due` will next have something to say, if nothing else happens."""
-    times = [pool.end_times[0] for pool in world.pools.values() if pool.end_times]
-    if world.timers:
-        times.append(world.timers[0][0])
-    return min(times, default=None)
+    soonest = world.timers[0][0] if world.timers else None
+    for pool in world.pools.values():
+        ends = pool.end_times
+        if ends and (soonest is None or ends[0] < soonest):
+            soonest = ends[0]
+    return soonest

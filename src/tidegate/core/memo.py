@@ -4,18 +4,23 @@ A ranking holds the lanes of a pool in order. A settled pass says: under this pl
 was refused; so, until room comes back, only what arrives since needs to be tried.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass, field
 
-from tidegate.core.place import Placer
+from tidegate.core.place import Placer, Ranked
+from tidegate.model.jobs import Job
 from tidegate.model.policy import PolicySpec
 from tidegate.policy.order import AGED, moves_with_time, rank
-from tidegate.world.lanes import Lane, LaneKey
+from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
 from tidegate.world.world import World
 
-Ranked = tuple[int, int, int, Lane]
-"""(rank, submit, job, lane): sorts by the first three; job ids never tie."""
+Ageing = tuple[int, int, Lane]
+"""(submit, job, lane): the oldest job of a lane that has not passed the ageing bound."""
+
+
+def _submit(job: Job) -> int:
+    return job.submit_ms
 
 
 @dataclass(slots=True)
@@ -23,25 +28,31 @@ class Ranking:
     """The lanes of one pool, by rank of their heads."""
 
     entries: list[Ranked] = field(default_factory=list)
-    known: dict[LaneKey, Ranked] = field(default_factory=dict)
-    by_age: list[tuple[int, int, LaneKey]] = field(default_factory=list)
-    """(submit, job, lane) of every head that is not yet aged."""
+    known: dict[int, Ranked] = field(default_factory=dict)  # by serial of the lane
+    by_age: list[Ageing] = field(default_factory=list)  # sorted
+    ageing: dict[int, Ageing] = field(default_factory=dict)  # by serial of the lane
 
-    def update(self, policy: PolicySpec, pool: Pool, key: LaneKey, now: int) -> None:
-        old = self.known.pop(key, None)
+    def update(self, policy: PolicySpec, pool: Pool, lane: Lane, now: int) -> None:
+        old = self.known.pop(lane.serial, None)
         if old is not None:
             del self.entries[bisect_left(self.entries, old)]
-            if self.by_age and old[0] != AGED:
-                del self.by_age[bisect_left(self.by_age, (old[1], old[2]))]
-        lane = pool.lanes.get(key)
-        if lane is None:
+            aging = self.ageing.pop(lane.serial, None)
+            if aging is not None:
+                del self.by_age[bisect_left(self.by_age, aging)]
+        if not lane.jobs:
             return
         head = lane.jobs[0]
-        entry = (rank(policy, pool, lane, head, now), head.submit_ms, head.id, lane)
-        self.known[key] = entry
+        submit = head.submit_ms
+        entry = (rank(policy, pool, lane, head, now), submit, head.id, lane.units, lane.estimate_ms, lane)
+        self.known[lane.serial] = entry
         insort(self.entries, entry)
-        if policy.order.ageing_bound_ms and entry[0] != AGED:
-            insort(self.by_age, (head.submit_ms, head.id, key))
+        bound = policy.order.ageing_bound_ms
+        if bound:
+            at = 0 if entry[0] != AGED else bisect_right(lane.jobs, now - bound, key=_submit)
+            if at < len(lane.jobs):
+                young = lane.jobs[at]
+                aging = self.ageing[lane.serial] = (young.submit_ms, young.id, lane)
+                insort(self.by_age, aging)
 
     def age(self, policy: PolicySpec, pool: Pool, now: int) -> bool:
         """Ranks anew the lanes whose head passed the bound since; True if there were any."""
@@ -79,12 +90,12 @@ class Memo:
         """The lanes in order as of now, and whether the order of what waited before is unchanged."""
         policy = world.policy
         ranking = self.rankings.get(pool.name)
-        if ranking is None or moves_with_time(policy) or pool.freed is None:
+        if ranking is None or pool.freed is None or moves_with_time(policy):
             ranking = self.rankings[pool.name] = Ranking()
-            for key in pool.lanes:
-                ranking.update(policy, pool, key, now)
+            for lane in pool.lanes.values():
+                ranking.update(policy, pool, lane, now)
             return ranking, False
-        for key in pool.changed:
-            ranking.update(policy, pool, key, now)
-        aged = bool(policy.order.ageing_bound_ms) and ranking.age(policy, pool, now)
+        for lane in pool.changed.values():
+            ranking.update(policy, pool, lane, now)
+        aged = bool(ranking.by_age) and ranking.age(policy, pool, now)
         return ranking, not aged

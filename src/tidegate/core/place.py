@@ -5,7 +5,8 @@ or None. `tests/kit/slow_placer.py` says the same in plain Python, and a propert
 """
 
 from bisect import bisect_left
-from typing import Any, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,9 @@ from tidegate.world.draft import ColumnDraft, CountedDraft, Rows, rows_with_room
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Columns, Pool, chunks_by_row
 
-T = TypeVar("T", bound=tuple[Any, ...])  # a turn: its fourth item is the lane
+Ranked = tuple[int, int, int, int, int, Lane]
+"""(rank, submit, job, units, estimate, lane): sorts by the first three, for job ids never tie. Units and estimate
+are the lane's, at hand for going over thousands of lanes."""
 Chosen = tuple[Rows, Rows]
 """Rows, and chunks on each."""
 WINDOW_ROWS = 128
@@ -24,16 +27,16 @@ WINDOW_ROWS = 128
 
 
 class Placer(Protocol):
-    def sift(self, turns: list[T]) -> list[T]:
-        """Those that have not been seen to be too large for what is free. Cheap: it goes over all lanes."""
+    def sift(self, entries: Sequence[Ranked]) -> list[Ranked]:
+        """Leaves out lanes that cannot start now. Necessary, not sufficient, and cheap: it sees all lanes."""
         ...
 
     def start(self, lane: Lane, end: int) -> Chosen | None: ...
 
     def promise(self, lane: Lane) -> tuple[int, Chosen] | None: ...
 
-    def stand(self, lane: Lane, start: int, chosen: Chosen) -> bool:
-        """Keeps a promise made earlier, if there is room for it still."""
+    def stand(self, lane: Lane, start: int, chosen: Chosen) -> Chosen | None:
+        """Keeps a promise made earlier, if there is room for it still; None: there is not."""
         ...
 
     def lift(self, lane: Lane, start: int, chosen: Chosen) -> None:
@@ -56,9 +59,9 @@ class CountedPlacer:
         self.draft = CountedDraft(pool, now)
         self.room: Columns | None = None if len(pool.names) == 1 else pool.free.copy()
 
-    def sift(self, turns: list[T]) -> list[T]:
-        free = self.draft.free_now
-        return [turn for turn in turns if turn[3].units <= free]
+    def sift(self, entries: Sequence[Ranked]) -> list[Ranked]:
+        free, spare, short = self.draft.limits()
+        return [entry for entry in entries if entry[3] <= free and (entry[3] <= spare or entry[4] <= short)]
 
     def start(self, lane: Lane, end: int) -> Chosen | None:
         draft = self.draft
@@ -80,16 +83,16 @@ class CountedPlacer:
         self.draft.take(start, start + lane.estimate_ms, lane.shape.count)
         return start, ((), ())
 
-    def stand(self, lane: Lane, start: int, chosen: Chosen) -> bool:
+    def stand(self, lane: Lane, start: int, chosen: Chosen) -> Chosen | None:
         draft = self.draft
         if not draft.times:
             draft.lay_out()
         start = max(start, draft.now)
         first = max(0, bisect_left(draft.times, start + 1) - 1)
         if min(draft.free[first : bisect_left(draft.times, start + lane.estimate_ms)]) < lane.shape.count:
-            return False
+            return None
         draft.take(start, start + lane.estimate_ms, lane.shape.count)
-        return True
+        return (), ()
 
     def lift(self, lane: Lane, start: int, chosen: Chosen) -> None:
         start = max(start, self.draft.now)
@@ -103,11 +106,11 @@ class ColumnPlacer:
         self.pool = pool
         self.by = by
         self.draft = ColumnDraft(pool, now)
-        self.cursors: dict[Lane, int] = {}  # lane -> the first row that may still hold a chunk
+        self.cursors: dict[int, int] = {}  # serial of a lane -> the first row that may still hold a chunk
 
-    def sift(self, turns: list[T]) -> list[T]:
+    def sift(self, entries: Sequence[Ranked]) -> list[Ranked]:
         refused, rows = self.cursors, len(self.pool.names)
-        return [turn for turn in turns if refused.get(turn[3], 0) < rows]
+        return [entry for entry in entries if refused.get(entry[5].serial, 0) < rows]
 
     def start(self, lane: Lane, end: int) -> Chosen | None:
         draft = self.draft
@@ -118,14 +121,14 @@ class ColumnPlacer:
         else:
             chosen = choose(self.pool, lane, floor, self.by)
         if chosen is None:
-            self.cursors[lane] = len(self.pool.names)  # room only shrinks within a pass
+            self.cursors[lane.serial] = len(self.pool.names)  # room only shrinks within a pass
             return None
         draft.take(draft.now, end, chosen[0], chosen[1], lane.need)
         return chosen
 
     def _first_row(self, lane: Lane, floor: Columns) -> int:
         """The lowest row that holds one chunk. Rows refused once in a pass are never looked at again."""
-        row = self.cursors.get(lane, 0)
+        row = self.cursors.get(lane.serial, 0)
         rows = len(self.pool.names)
         where = self.pool.rows_matching(lane.shape.where) if lane.shape.where else None
         size = 1
@@ -138,7 +141,7 @@ class ColumnPlacer:
             assert mask is not None
             found = int(mask.argmax())
             if mask[found]:
-                self.cursors[lane] = row + found
+                self.cursors[lane.serial] = row + found
                 return row + found
             row += size
             size = max(WINDOW_ROWS, size * 2)
@@ -154,7 +157,7 @@ class ColumnPlacer:
         self.draft.take(start, start + lane.estimate_ms, *chosen, lane.need)
         return start, chosen
 
-    def stand(self, lane: Lane, start: int, chosen: Chosen) -> bool:
+    def stand(self, lane: Lane, start: int, chosen: Chosen) -> Chosen | None:
         draft = self.draft
         start = max(start, draft.now)
         end = start + lane.estimate_ms
@@ -162,19 +165,19 @@ class ColumnPlacer:
         for level_start, level in zip(draft.starts, draft.levels, strict=True):
             if start < level_start < end:
                 np.minimum(room, level, out=room)
-        if not chosen[0]:
+        if not chosen[0]:  # promised while the pool was counted
             again = choose(self.pool, lane, room, self.by)
             if again is None:
-                return False
+                return None
             chosen = again
         elif any(
             room[column, row] < amount * count
             for column, amount in lane.need
             for row, count in zip(*chosen, strict=True)
         ):
-            return False
+            return None
         draft.take(start, end, *chosen, lane.need)
-        return True
+        return chosen
 
     def lift(self, lane: Lane, start: int, chosen: Chosen) -> None:
         start = max(start, self.draft.now)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tidegate.core.accept import lose, lost_with
 from tidegate.model import engine as en
 from tidegate.model import events as ev
-from tidegate.model.nodes import NodeState
+from tidegate.model.nodes import Node, NodeState
 from tidegate.world.world import World
 
 
@@ -22,7 +22,7 @@ def reconcile(world: World, report: en.Report, now: int) -> tuple[ev.Event, ...]
         case en.Launched():
             return _launched(world, report, now)
         case en.NodeSeen():
-            return (ev.NodeChanged(now, report.node),) if world.nodes.get(report.node.name) != report.node else ()
+            return _node_seen(world, report.node, now)
         case en.NodeLost():
             return _node_lost(world, report, now)
         case en.Inventory():
@@ -51,6 +51,22 @@ def _launched(world: World, report: en.Launched, now: int) -> tuple[ev.Event, ..
 
 def _stray(world: World, task: int, attempt: int, now: int) -> tuple[ev.Event, ...]:
     return () if (task, attempt) in world.strays else (ev.StraySeen(now, task, attempt),)
+
+
+def _node_seen(world: World, node: Node, now: int) -> tuple[ev.Event, ...]:
+    """An engine may bring a node back from down; it moves none to another pool and undoes no drain."""
+    known = world.nodes.get(node.name)
+    if known is not None:
+        drained = known.state in {NodeState.DRAINING, NodeState.DRAINED} and node.state is not NodeState.DOWN
+        node = replace(
+            node,
+            pool=known.pool,
+            state=known.state if drained else node.state,
+            why=known.why if drained else node.why,
+        )
+    if node == known:
+        return ()
+    return (ev.NodeChanged(now, node), *lost_with(world, node.name, node.state, node.why, now))
 
 
 def _node_lost(world: World, report: en.NodeLost, now: int) -> tuple[ev.Event, ...]:

@@ -19,6 +19,9 @@ class MemoryJournal:
     def flush(self) -> None:
         pass
 
+    def close(self) -> None:
+        pass
+
     def read(self, after: int = 0) -> Iterator[Event]:
         return islice(self.events, after, None)
 
@@ -30,18 +33,24 @@ class Listener(Protocol):
 
 
 class Tee:
-    """Hands every event to each listener, in order; reads come from nowhere."""
+    """Hands events on in groups, to each listener in order, and keeps none: for runs that can be run again."""
+
+    GROUP = 1024
 
     def __init__(self, *listeners: Listener) -> None:
         self.listeners = listeners
-
-    def append(self, events: Sequence[Event]) -> None:
-        for listener in self.listeners:
-            listener.append(events)
+        self.pending: list[Event] = []
+        self.append = self.pending.extend
 
     def flush(self) -> None:
+        if len(self.pending) >= self.GROUP:
+            self.close()
+
+    def close(self) -> None:
         for listener in self.listeners:
+            listener.append(self.pending)
             listener.flush()
+        self.pending.clear()
 
     def read(self, after: int = 0) -> Iterator[Event]:
         raise RuntimeError("a tee keeps no events")

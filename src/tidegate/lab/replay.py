@@ -102,6 +102,7 @@ def replay(
         turns += 1
         if news is not None and turns % TURNS_BETWEEN_NEWS == 0:
             news(inbox.taken, total)
+    loop.journal.close()
     wall = perf_counter() - began
     if news is not None:
         news(inbox.taken, total)

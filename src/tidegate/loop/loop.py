@@ -14,7 +14,7 @@ from tidegate.core.due import due, next_due
 from tidegate.core.memo import Memo
 from tidegate.core.reconcile import reconcile
 from tidegate.model.commands import Command, Refused
-from tidegate.model.engine import Ended, Report
+from tidegate.model.engine import Ended, Inventory, Report
 from tidegate.model.events import Event
 from tidegate.ports import Clock, Engine, Inbox, Journal
 from tidegate.world.apply import apply
@@ -50,6 +50,7 @@ class Loop:
         self.unanswered: list[tuple[Command, tuple[Event, ...] | Refused]] = []
         self.delivered = 0  # directives up to this event number are with the engine
         self.unfinished = False  # the last cycle was cut, and got somewhere
+        self.due_at: int | None = 0  # when time alone will next make something true
 
     def run(self) -> None:
         while self.turn():
@@ -64,13 +65,14 @@ class Loop:
             self._batched(now)
         self.journal.flush()
         self._act(now)
+        self.due_at = next_due(self.world)
         return self.clock.wait(now if self.unfinished else self._next_at())
 
     # -- the two cadences --------------------------------------------------------------------------------
 
     def _batched(self, now: int) -> None:
         for report in self.engine.reports(now):
-            self.commit(reconcile(self.world, report, now))
+            self._reconcile(report, now)
         self._let_time_pass(now)
         for command in self.inbox.take(now, COMMANDS_PER_TURN_MAX):
             self._accept(command, now)
@@ -85,15 +87,17 @@ class Loop:
         reports = self.engine.reports(now)
         planned = [self._was_planned(report, now) for report in reports]
         for report in compress(reports, planned):
-            self.commit(reconcile(self.world, report, now))
+            self._reconcile(report, now)
         self._let_time_pass(now)
         for command in self.inbox.take(now, COMMANDS_PER_TURN_MAX):
             self._accept(command, now)
             self._cycle(now)
         for report, is_done in zip(reports, planned, strict=True):
             if not is_done:
-                self.commit(reconcile(self.world, report, now))
+                self._reconcile(report, now)
             self._cycle(now)
+        if self.unfinished or any(pool.grown for pool in self.world.stirred.values()):
+            self._cycle(now)  # a cycle was cut, or time made a job ready
 
     def _was_planned(self, report: Report, now: int) -> bool:
         run = self.world.runs.get(report.task) if isinstance(report, Ended) else None
@@ -101,14 +105,18 @@ class Loop:
 
     # -- steps -------------------------------------------------------------------------------------------
 
+    def _reconcile(self, report: Report, now: int) -> None:
+        self.commit(reconcile(self.world, report, now))
+        if isinstance(report, Inventory):
+            self.delivered = 0  # whatever is still unconfirmed may have been lost: derive it again
+
     def commit(self, events: Sequence[Event]) -> None:
         """Into the journal, then into the state: a fact before it is an act."""
-        if not events:
-            return
-        self.journal.append(events)
-        world = self.world
-        for event in events:
-            apply(world, event)
+        if events:
+            self.journal.append(events)
+            world = self.world
+            for event in events:
+                apply(world, event)
 
     def _accept(self, command: Command, now: int) -> None:
         answer = accept(self.world, command, now)
@@ -118,32 +126,37 @@ class Loop:
 
     def _let_time_pass(self, now: int) -> None:
         """What time makes true may make more true: a chain of dependencies, at most."""
-        events = due(self.world, now)
-        while events:
-            self.commit(events)
-            events = due(self.world, now)
+        world = self.world
+        while world.ripe or (self.due_at is not None and self.due_at <= now):
+            self.commit(due(world, now))
+            self.due_at = next_due(world)
 
     def _cycle(self, now: int) -> None:
         self.unfinished = False
+        if self.world.ripe:
+            self._let_time_pass(now)
         if not self.world.stirred:
             return
-        self._let_time_pass(now)
         plan = decide(self.world, self.memo, now)
         self.commit((plan.cycle, *plan.starts))
         self.unfinished = bool(plan.cycle.cut and plan.starts)
 
     def _act(self, now: int) -> None:
-        for command, answer in self.unanswered:
-            self.inbox.answer(command, answer)
-        self.unanswered.clear()
+        if self.unanswered:
+            for command, answer in self.unanswered:
+                self.inbox.answer(command, answer)
+            self.unanswered.clear()
         wanted = directives(self.world, self.delivered)
         self.delivered = self.world.seq
         if wanted:
             self.engine.deliver(wanted, now)
 
     def _next_at(self) -> int | None:
-        times = (self.inbox.next_at(), self.engine.next_at(), next_due(self.world))
-        return min((time for time in times if time is not None), default=None)
+        soonest = self.due_at
+        for time in (self.inbox.next_at(), self.engine.next_at()):
+            if time is not None and (soonest is None or time < soonest):
+                soonest = time
+        return soonest
 
 
 def recover(journal: Journal) -> World:

@@ -21,7 +21,7 @@ def amounts(**named: int) -> Amounts:
     return tuple(sorted((name, value) for name, value in named.items() if value))
 
 
-class Shape(Value, frozen=True, gc=False):
+class Shape(Value, frozen=True, gc=False, cache_hash=True):
     """What a job asks of nodes: `count` chunks, all at the same time or none.
 
     `stack` says whether several chunks may share a node (processors of a pool) or each needs

@@ -1,6 +1,7 @@
 """`apply`: one event into the state. Live, recovery, replay and forecast all fold with it."""
 
 from bisect import bisect_right, insort
+from collections import deque
 from typing import assert_never
 
 from msgspec.structs import replace
@@ -8,7 +9,7 @@ from msgspec.structs import replace
 from tidegate.model import events as ev
 from tidegate.model.base import ARRAY_BITS, FOREVER_MS, index_of, job_of
 from tidegate.model.jobs import After, AfterKind, Job, Outcome
-from tidegate.world.lanes import Lane, lane_key
+from tidegate.world.lanes import Lane, LaneKey, lane_key
 from tidegate.world.pool import Pool
 from tidegate.world.records import ArrayState, HaltAsked, LastRuns, Parked, Run
 from tidegate.world.world import KEYS_EXPIRE_MS, OUTCOMES_KEPT, USERS_KEPT, World
@@ -72,6 +73,12 @@ def _cycle_ran(world: World, event: ev.CycleRan) -> None:
             pool.freed = None
     if not event.cut:
         world.stirred.clear()
+
+
+def _end_promises(world: World, job: Job) -> None:
+    pool = world.pools[job.spec.pool]
+    for task in [task for task in pool.promised if job_of(task) == job.id]:
+        _promise_over(world, pool, task)
 
 
 def _promise_over(world: World, pool: Pool, task: int) -> None:
@@ -140,6 +147,7 @@ def _conditions_changed(world: World, event: ev.JobReady | ev.JobHeld | ev.JobRe
                     leave_lane(world, job)
                 known = Parked((), False, False, 0)
             world.parked[job.id] = Parked(known.after, known.failed, True, known.begin_ms)
+            _end_promises(world, job)
         case ev.JobReleased():
             known = world.parked[job.id]
             world.parked[job.id] = Parked(known.after, known.failed, False, known.begin_ms)
@@ -169,8 +177,8 @@ def _job_started(world: World, event: ev.JobStarted) -> None:
     key = lane_key(job)
     lane = pool.lanes[key]
     run = Run(
-        task, event.attempt, spec.pool, event.at, event.expected_end, rows, counts, lane.need, world.seq
-    )  # fmt: skip
+        task, event.attempt, spec.pool, event.at, event.expected_end, rows, counts, lane.need, lane.plain, world.seq
+    )
     world.runs[task] = run
     pool.occupy(run)
     world.launching[task] = world.seq
@@ -196,6 +204,9 @@ def _job_ended(world: World, event: ev.JobEnded) -> None:
     run = world.runs.pop(task, None)
     if run is None:
         assert job.spec.array is not None, "a single job that never started is dropped"
+        _promise_over(world, world.pools[job.spec.pool], task)
+        if world.attempts.pop(task, None) is not None:
+            world.digest.attempts.gone(task)
     else:
         _vacate(world, run)
         _remember_run(world, job.spec.user, event.at, run)
@@ -224,9 +235,7 @@ def _job_dropped(world: World, event: ev.JobDropped) -> None:
     elif _can_start(world, job):
         leave_lane(world, job)
     world.ripe.pop(job.id, None)
-    pool = world.pools[job.spec.pool]
-    for task in [task for task in pool.promised if job_of(task) == job.id]:
-        _promise_over(world, pool, task)
+    _end_promises(world, job)
     array = job.spec.array
     if array is None:
         if world.attempts.pop(job.id << ARRAY_BITS, None) is not None:
@@ -262,6 +271,9 @@ def _job_gone(world: World, job: Job, outcome: Outcome) -> None:
     digest.jobs.gone(job.id)
     if world.arrays.pop(job.id, None) is not None:
         digest.arrays.gone(job.id)
+        world.ripe.pop(job.id, None)
+        if world.parked.pop(job.id, None) is not None:
+            digest.parked.gone(job.id)
     outcomes = world.outcomes
     outcomes[job.id] = outcome
     digest.outcomes.touched.add(job.id)
@@ -320,6 +332,8 @@ def _attempt_lost(world: World, event: ev.AttemptLost) -> None:
     _vacate(world, world.runs.pop(task))
     world.attempts[task] = event.attempt
     world.digest.attempts.touched.add(task)
+    if job.spec.deadline_ms < FOREVER_MS:
+        insort(world.timers, (max(event.at, job.spec.deadline_ms - job.estimate_ms + 1), job.id))
     if job.spec.array is not None:
         state = world.arrays[job.id]
         returned = tuple(sorted((*state.returned, index_of(task))))
@@ -363,40 +377,52 @@ def enter_lane(world: World, job: Job) -> None:
     key = lane_key(job)
     lane = pool.lanes.get(key)
     if lane is None:
-        need = world.need_of(job.spec.shape.chunk)
-        assert need is not None, "accept refuses what no node ever had"
-        pool.learn(job.spec.shape, need)
-        lane = pool.lanes[key] = Lane(key, *key, key[2].count, need, world.token)
-        pool.fresh[key] = lane
-    elif lane.owner is not world.token:
-        lane = _own(world, pool, lane)
-    lane.insert(job)
-    if lane.jobs[0] is job:
-        pool.changed[key] = lane
+        _new_lane(world, pool, key, job)
+    else:
+        if lane.owner is not world.token:
+            lane = _own(world, pool, lane)
+        lane.insert(job)
+        if lane.jobs[0] is job:
+            pool.changed[lane.serial] = lane
     pool.grown = True
     world.stirred[pool.name] = pool
 
 
+def _new_lane(world: World, pool: Pool, key: LaneKey, job: Job) -> None:
+    shape = key[2]
+    need = world.need_of(shape.chunk)
+    assert need is not None, "accept refuses what no node ever had"
+    plain = shape.stack and not shape.where
+    pool.join(need, plain=plain)
+    serial = pool.lane_serial = pool.lane_serial + 1
+    lane = pool.lanes[key] = Lane(serial, key, shape.count, key[3], shape, need, plain, world.token, deque((job,)))
+    pool.fresh[serial] = pool.changed[serial] = lane
+
+
 def leave_lane(world: World, job: Job) -> None:
+    """Without having been started: what was planned around it must be looked at again."""
     pool = world.pools[job.spec.pool]
     _leave(world, pool, pool.lanes[lane_key(job)], job)
+    pool.freed = None
 
 
 def _leave(world: World, pool: Pool, lane: Lane, job: Job) -> None:
     if lane.owner is not world.token:
         lane = _own(world, pool, lane)
     lane.remove(job)
-    pool.changed[lane.key] = lane
+    pool.changed[lane.serial] = lane
     world.stirred[pool.name] = pool
     if not lane.jobs:
         del pool.lanes[lane.key]
-        pool.fresh.pop(lane.key, None)
+        pool.part(lane.need, plain=lane.plain)
+        pool.fresh.pop(lane.serial, None)
 
 
 def _own(world: World, pool: Pool, lane: Lane) -> Lane:
-    mine = pool.lanes[lane.key] = lane.copy_for(world.token)
-    if lane.key in pool.fresh:
-        pool.fresh[lane.key] = mine
+    """A copy to write to, after a fork."""
+    mine = pool.lanes[lane.key] = pool.changed[lane.serial] = lane.copy_for(world.token)
+    if lane.serial in pool.fresh:
+        pool.fresh[lane.serial] = mine
     return mine
 
 

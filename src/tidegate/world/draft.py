@@ -23,7 +23,7 @@ class CountedDraft:
     The steps are laid out when a promise first needs them; until then only `free_now` counts.
     """
 
-    __slots__ = ("free", "free_now", "now", "pool", "taken", "times")
+    __slots__ = ("free", "free_now", "grows", "now", "pool", "taken", "times")
 
     def __init__(self, pool: Pool, now: int) -> None:
         self.pool = pool
@@ -32,6 +32,7 @@ class CountedDraft:
         self.taken: list[tuple[int, int]] = []  # (end, chunks), until the steps are laid out
         self.times: list[int] = []
         self.free: list[int] = []
+        self.grows = True  # nothing is promised: room only grows with time
 
     def lay_out(self) -> None:
         pool, now = self.pool, self.now
@@ -61,12 +62,24 @@ class CountedDraft:
             return self.free_now
         return min(self.free[: bisect_left(self.times, end)])
 
+    def limits(self) -> tuple[int, int, int]:
+        """(free now, free for ever, how long at least all that is free now stays free)."""
+        if not self.times:
+            return self.free_now, self.free_now, 0
+        free, spare = self.free_now, min(self.free)
+        if spare == free:
+            return free, spare, 0
+        drop = next(at for at, units in enumerate(self.free) if units < free)
+        return free, spare, self.times[drop] - self.now
+
     def take(self, start: int, end: int, units: int) -> None:
         if not self.times:
             self.taken.append((end, units))
             self.free_now -= units
             return
         first = self._cut(start)
+        if first:
+            self.grows = False
         free = self.free
         for at in range(first, self._cut(end)):
             free[at] -= units
@@ -78,6 +91,9 @@ class CountedDraft:
             self.lay_out()
         times, free = self.times, self.free
         at, steps = 0, len(times)
+        if self.grows:
+            at = bisect_left(free, units)
+            return times[at] if at < steps else None
         while at < steps:
             if free[at] < units:
                 at += 1

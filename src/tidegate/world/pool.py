@@ -17,14 +17,16 @@ from tidegate.world.records import Need, Run
 CLOSED = 1 << 50
 Columns = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+SHAPES_KEPT = 10_000
 SCALAR_ROWS_MAX = 12
 """Up to this many rows, plain integers are quicker than one numpy call."""
 
 
 class Pool:
     __slots__ = (
-        "buffer", "capacity", "cells", "changed", "closed", "end_times", "free_units", "freed", "fresh", "grown", "lanes",
-        "masks", "mixed", "most", "name", "names", "nodes", "promised", "row_of", "runs_at", "total", "unit", "units_at",
+        "buffer", "capacity", "cells", "changed", "closed", "end_times", "free_units", "freed", "fresh", "grown", "kinds",
+        "lane_serial", "lanes", "masks", "most", "name", "names", "nodes", "odd", "promised", "row_of", "runs_at",
+        "strained", "total", "unit", "units_at",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -32,7 +34,7 @@ class Pool:
         self.names: list[str] = []
         self.nodes: list[Node] = []  # by row
         self.masks: dict[Labels, Mask] = {}  # rows whose labels match, as far as asked
-        self.most: dict[tuple[Need, bool, Labels], int] = {}  # chunks the empty pool holds, as far as asked
+        self.most: dict[Shape, int] = {}  # chunks the empty pool holds, as far as asked
         self.promised: dict[int, None] = {}  # tasks of this pool that hold a promise
         self.row_of: dict[str, int] = {}
         self.buffer: Columns = np.zeros((0, 0), np.int64)
@@ -41,15 +43,18 @@ class Pool:
         self.cells: list[memoryview] = []
         self.closed: set[int] = set()
         self.lanes: dict[LaneKey, Lane] = {}
+        self.lane_serial = 0
         self.end_times: list[int] = []
         self.runs_at: dict[int, tuple[Run, ...]] = {}
         self.units_at: dict[int, int] = {}
-        self.unit: Need | None = None  # the chunk of every shape seen, while there is just one
-        self.mixed = False
-        self.free_units = 0
+        self.kinds: dict[Need, int] = {}  # stackable chunks without constraints: how many lanes and runs of each
+        self.odd = 0  # how many lanes and runs of any other kind
+        self.unit: Need | None = None  # the only kind, if there is just one and nothing odd
+        self.strained = False  # a node is closed, or runs more than it has: what ends may not come back as room
+        self.free_units = 0  # chunks of the one kind that are free
         # What changed since the last cycle; cleared by CycleRan.
-        self.changed: dict[LaneKey, Lane] = {}  # lanes whose head may be another one
-        self.fresh: dict[LaneKey, Lane] = {}  # lanes that had nothing waiting
+        self.changed: dict[int, Lane] = {}  # by serial: lanes that are not what they were
+        self.fresh: dict[int, Lane] = {}  # those of them that had nothing waiting
         self.grown = False  # a job joined the back of a lane
         self.freed: set[int] | None = set()  # rows with more room; None: anything may have changed
 
@@ -68,10 +73,12 @@ class Pool:
         twin.cells = [column.data for column in twin.buffer]
         twin.closed = self.closed.copy()
         twin.lanes = self.lanes.copy()
+        twin.lane_serial = self.lane_serial
         twin.end_times = self.end_times.copy()
         twin.runs_at = self.runs_at.copy()
         twin.units_at = self.units_at.copy()
-        twin.unit, twin.mixed, twin.free_units = self.unit, self.mixed, self.free_units
+        twin.kinds, twin.odd = self.kinds.copy(), self.odd
+        twin.unit, twin.strained, twin.free_units = self.unit, self.strained, self.free_units
         twin.changed, twin.fresh, twin.grown = {}, {}, False
         twin.freed = None
         return twin
@@ -133,58 +140,78 @@ class Pool:
             mask = self.masks[where] = np.array(rows, np.bool_)
         return mask
 
-    def most_chunks(self, need: Need, *, stack: bool, where: Labels) -> int:
-        """How many chunks fit when nothing runs and every node is up."""
-        key = (need, stack, where)
-        most = self.most.get(key)
-        if most is None:
-            chunks = chunks_by_row(self.total, need)
-            if where:
-                chunks = chunks * self.rows_matching(where)
-            most = self.most[key] = int((chunks if stack else np.minimum(chunks, 1)).sum())
+    def most_chunks(self, shape: Shape, need: Need) -> int:
+        """How many chunks fit when nothing runs and every node is up; at most SHAPES_KEPT answers are kept."""
+        chunks = chunks_by_row(self.total, need)
+        if shape.where:
+            chunks = chunks * self.rows_matching(shape.where)
+        if len(self.most) >= SHAPES_KEPT:
+            self.most = {}
+        most = self.most[shape] = int((chunks if shape.stack else np.minimum(chunks, 1)).sum())
         return most
 
-    # -- counting: while all shapes are made of one stackable chunk, room is one number ------------------
-
-    def learn(self, shape: Shape, need: Need) -> None:
-        """Called for every new lane: is this pool still one that can be counted?"""
-        if self.mixed:
-            return
-        if not shape.stack or shape.where or (self.unit is not None and self.unit != need):
-            self.mixed, self.unit = True, None
-        elif self.unit is None:
-            self.unit = need
-            self.recount()
+    # -- counting: while all that is alive is made of one stackable chunk, room is one number -------------
 
     @property
     def counted(self) -> bool:
-        """Room is one number: one kind of chunk, and what ends comes back."""
-        return self.unit is not None and not self.closed
+        return self.unit is not None and not self.strained
+
+    def join(self, need: Need, *, plain: bool) -> None:
+        """A lane or a run of this kind came. `plain`: stackable and without constraints."""
+        if not plain:
+            self.odd += 1
+            self.unit = None
+            return
+        known = self.kinds.get(need, 0)
+        self.kinds[need] = known + 1
+        if not known:
+            self._find_unit()
+
+    def part(self, need: Need, *, plain: bool) -> None:
+        if not plain:
+            self.odd -= 1
+            if not self.odd:
+                self._find_unit()
+            return
+        left = self.kinds[need] - 1
+        if left:
+            self.kinds[need] = left
+        else:
+            del self.kinds[need]
+            self._find_unit()
+
+    def _find_unit(self) -> None:
+        self.unit = next(iter(self.kinds)) if len(self.kinds) == 1 and not self.odd else None
+        self.recount()
 
     def recount(self) -> None:
+        free = self.free
+        self.strained = bool(self.closed) or bool(free.size and free.min() < 0)
         if self.unit is not None:
-            self.free_units = int(self.units_by_row(self.free).sum())
-
-    def units_by_row(self, free: Columns) -> npt.NDArray[np.int64]:
-        """How many of the pool's one chunk fit on each node."""
-        assert self.unit is not None
-        return chunks_by_row(free, self.unit)
+            self.free_units = int(chunks_by_row(free, self.unit).sum())
 
     # -- runs --------------------------------------------------------------------------------------------
 
     def occupy(self, run: Run) -> None:
         self._shift(run, -1)
         self.free_units -= self.expect(run)
+        self.join(run.need, plain=run.plain)
 
     def vacate(self, run: Run) -> None:
         self._shift(run, 1)
         self.free_units += self.unexpect(run)
-        if self.closed:
+        if self.strained:
             self.recount()
+        self.part(run.need, plain=run.plain)
         if self.freed is not None:
             self.freed.update(run.rows)
 
     def _shift(self, run: Run, sign: int) -> None:
+        if len(run.rows) == 1:
+            row, count = run.rows[0], sign * run.counts[0]
+            for column, amount in run.need:
+                self.cells[column][row] += amount * count
+            return
         if len(run.rows) <= SCALAR_ROWS_MAX:
             for column, amount in run.need:
                 cells = self.cells[column]
@@ -198,7 +225,7 @@ class Pool:
 
     def expect(self, run: Run) -> int:
         """Notes when the run should end; returns its chunks."""
-        units = sum(run.counts)
+        units = run.counts[0] if len(run.counts) == 1 else sum(run.counts)
         end = run.expected_end
         runs = self.runs_at.get(end)
         if runs is None:
@@ -211,7 +238,7 @@ class Pool:
         return units
 
     def unexpect(self, run: Run) -> int:
-        units = sum(run.counts)
+        units = run.counts[0] if len(run.counts) == 1 else sum(run.counts)
         end = run.expected_end
         runs = self.runs_at[end]
         if len(runs) == 1:
@@ -224,10 +251,8 @@ class Pool:
 
     def settle(self) -> None:
         """A cycle has seen everything up to here."""
-        if self.changed:
-            self.changed = {}
-        if self.fresh:
-            self.fresh = {}
+        self.changed.clear()
+        self.fresh.clear()
         self.grown = False
         if self.freed is None:
             self.freed = set()

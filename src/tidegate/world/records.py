@@ -18,6 +18,7 @@ class Run(Value, frozen=True, gc=False):
     rows: tuple[int, ...]
     counts: tuple[int, ...]
     need: Need
+    plain: bool  # stackable chunks without constraints
     seq: int  # the number of the event that started it
     raises: int = 0  # how often its estimate was raised
 
@@ -69,7 +70,9 @@ class LastRuns(Value, frozen=True, gc=False):
         return self.after() if now > self.at else self.before
 
     def after(self) -> tuple[int, ...]:
-        return (*(run_ms for _, run_ms in self.ended), *self.before)[:2]
+        if len(self.ended) == 2:
+            return (self.ended[0][1], self.ended[1][1])
+        return (self.ended[0][1], *self.before[:1]) if self.ended else self.before
 
     def ending(self, at: int, seq: int, run_ms: int) -> "LastRuns":
         if at > self.at:

@@ -65,7 +65,7 @@ class World:
         """The chunk by column; None where no node has ever had such a resource."""
         columns = self.columns
         try:
-            return tuple((columns[name], amount) for name, amount in chunk)
+            return tuple([(columns[name], amount) for name, amount in chunk])
         except KeyError:
             return None
 

@@ -12,6 +12,7 @@ from tidegate.model.jobs import CPUS, GPUS, MEMORY, Amounts, Shape, amounts
 from tidegate.model.nodes import Node
 
 NODES_MAX = 1_000_000
+ONLY_POOL = "default"  # of a node list, which names none; jobs that name none go there
 GPU_MILLI = 1000
 CPU_MILLI = 1000
 POOL_NAMES = ("pool", "vc")
@@ -121,7 +122,7 @@ def read_nodes(path: Path) -> Machine:
                 GPUS: _at_least_0(gpu, "gpu") * GPU_MILLI,
             }
         )
-        nodes.append(Node(name, "", capacity, (("gpu", model),) if model else ()))
+        nodes.append(Node(name, ONLY_POOL, capacity, (("gpu", model),) if model else ()))
 
     _read_strictly(table, take)
     if len({node.name for node in nodes}) < len(nodes):

@@ -7,7 +7,7 @@ long. Limits are not recorded: `UNLIMITED_MS`. The QoS, in lower case, is the cl
 
 from tidegate.lab.traces.build import Builder, refuse_dates
 from tidegate.lab.traces.fields import AMOUNT_MAX, BadLineError, LeftOutError, count, quoted, time_ms
-from tidegate.lab.traces.machine import Machine, read_nodes
+from tidegate.lab.traces.machine import ONLY_POOL, Machine, read_nodes
 from tidegate.lab.traces.table import Header, Row, Table, read_rows
 from tidegate.lab.workload import UNLIMITED_MS, Kind, TraceError, Who, Workload
 from tidegate.model.jobs import CPUS, GPUS, MEMORY, Labels, Shape, amounts
@@ -34,7 +34,7 @@ def read_pods(table: Table, build: Builder) -> Workload:
     def take(line: int, row: Row) -> None:
         shape = _shape(row, header)
         at_ms, run_ms = _times(*(row[at] for at in times_at)) if timed else (0, options.run_s * 1000)
-        machine.check("", shape)
+        machine.check(ONLY_POOL, shape)
         who = Who(USER, klass=row[qos_at].lower() or "normal")
         if timed and not row[times_at[2]]:
             message = "never scheduled; it counts as running since its creation"

@@ -10,6 +10,7 @@ from tidegate.lab.workload import Kind, Problems, TraceError
 
 BLOCK_BYTES = 1 << 20
 SAMPLE_BYTES = 1 << 16
+INFLATED_BYTES = 1 << 16  # what is lost before damage is less than this
 LINE_BYTES_MAX = 4 << 20
 GZIP_MAGIC = b"\x1f\x8b"
 UTF8_BOM = b"\xef\xbb\xbf"
@@ -55,8 +56,9 @@ class Text:
         self._head = head.removeprefix(UTF8_BOM)
         _refuse_binary(self.path, head)
         if not head.strip():
-            damage = f" ({self._cut[1]})" if self._cut else ""
-            raise TraceError(f"{self.path} is empty{damage}: nothing to replay; check how it was made or copied")
+            if self._cut is not None:
+                raise TraceError(f"{self.path}: {self._cut[1]}, and nothing before that can be read: copy it again")
+            raise TraceError(f"{self.path} is empty: nothing to replay; check how it was made or copied")
 
     def __enter__(self) -> Self:
         return self
@@ -125,7 +127,7 @@ class Text:
                     inflate = zlib.decompressobj(GZIP_BITS) if packed else inflate
                     continue
                 try:
-                    block = inflate.decompress(packed, BLOCK_BYTES)
+                    block = inflate.decompress(packed, INFLATED_BYTES)
                 except zlib.error as error:
                     self._cut = (Kind.CORRUPT_GZIP, f"the gzip data is damaged ({error})")
                     return

@@ -1,0 +1,304 @@
+"""`check`: the world against itself. Everything kept for speed is computed again from the records.
+
+It looks at everything and changes nothing. A finding is a sentence; none at all means that the world is sound.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from tidegate.model.base import ARRAY_BITS, index_of, job_of
+from tidegate.model.jobs import Job
+from tidegate.model.nodes import NodeState
+from tidegate.world.digest import MODULUS, RECORD_KINDS, Digest
+from tidegate.world.lanes import LaneKey, lane_key
+from tidegate.world.pool import CLOSED, Pool
+from tidegate.world.records import Run
+from tidegate.world.world import OUTCOMES_KEPT, USERS_KEPT, World
+
+
+def check(world: World, *, may_be_overfull: bool = False) -> list[str]:
+    """`may_be_overfull`: a node's capacity was lowered below what ran there, so it may hold more than it has."""
+    found = [*_jobs(world), *_runs(world), *_arrays(world), *_parked(world), *_memory(world), *_digest(world)]
+    if found:
+        return found  # what follows is derived from records that agree with each other
+    for pool in world.pools.values():
+        runs = [run for run in world.runs.values() if run.pool == pool.name]
+        found.extend(
+            f"pool {pool.name!r}: {what}"
+            for part in (
+                _rows(world, pool),
+                _columns(world, pool, runs, may_be_overfull=may_be_overfull),
+                _ends(pool, runs),
+                _lanes(world, pool),
+                _counting(world, pool, runs),
+                _changes(world, pool),
+            )
+            for what in part
+        )
+    return found
+
+
+# -- records -----------------------------------------------------------------------------------------------
+
+
+def _jobs(world: World) -> Iterator[str]:
+    for job_id, job in world.jobs.items():
+        if job.id != job_id:
+            yield f"job {job_id} is filed as {job.id}"
+        if job.spec.pool not in world.pools:
+            yield f"job {job_id} names no pool of this world"
+        if job_id in world.outcomes:
+            yield f"job {job_id} is live and has ended"
+    if world.jobs and max(world.jobs) >= world.next_job:
+        yield f"next job {world.next_job} is not above all live ones"
+    for task, lost in world.attempts.items():
+        if job_of(task) not in world.jobs or task in world.runs or lost < 1:
+            yield f"task {task} lost {lost} attempts but does not wait"
+    for task in world.promises:
+        if not _waits(world, task):
+            yield f"task {task} holds a promise and does not wait"
+    promised = [task for pool in world.pools.values() for task in pool.promised]
+    if sorted(promised) != sorted(world.promises):
+        yield "the promises by pool are not the promises"
+    for name, pool in world.pools.items():
+        for task in pool.promised:
+            if job_of(task) in world.jobs and world.jobs[job_of(task)].spec.pool != name:
+                yield f"task {task} holds a promise in another pool"
+
+
+def _waits(world: World, task: int) -> bool:
+    job = world.jobs.get(job_of(task))
+    if job is None or task in world.runs:
+        return False
+    array = job.spec.array
+    if array is None:
+        return index_of(task) == 0
+    state = world.arrays[job.id]
+    return index_of(task) in (*state.returned, *array.indices[state.started :])
+
+
+def _runs(world: World) -> Iterator[str]:
+    for task, run in world.runs.items():
+        job = world.jobs.get(job_of(task))
+        if job is None or run.task != task:
+            yield f"run {task} has no job"
+            continue
+        shape = job.spec.shape
+        if run.pool != job.spec.pool or run.need != world.need_of(shape.chunk):
+            yield f"run {task} holds something else than its job asked for"
+        if sum(run.counts) != shape.count or min(run.counts) < 1 or (not shape.stack and max(run.counts) > 1):
+            yield f"run {task} holds {run.counts} chunks of {shape.count}, stack {shape.stack}"
+        if len(set(run.rows)) != len(run.rows) or len(run.rows) != len(run.counts):
+            yield f"run {task} names rows {run.rows} for counts {run.counts}"
+        if run.attempt < 1 or run.expected_end <= run.start_ms:
+            yield f"run {task} is attempt {run.attempt} from {run.start_ms} to {run.expected_end}"
+    for kind, tasks in (("launching", world.launching), ("halting", world.halting)):
+        if not tasks.keys() <= world.runs.keys():
+            yield f"{kind} {sorted(tasks.keys() - world.runs.keys())}, which do not run"
+    for task, halt in world.halting.items():
+        if task in world.runs and world.runs[task].attempt != halt.attempt:
+            yield f"halting attempt {halt.attempt} of {task}, which runs attempt {world.runs[task].attempt}"
+    for task, attempt in world.strays:
+        if task in world.runs and world.runs[task].attempt == attempt:
+            yield f"attempt {attempt} of task {task} is a stray and wanted"
+
+
+def _arrays(world: World) -> Iterator[str]:
+    arrays = {job_id for job_id, job in world.jobs.items() if job.spec.array is not None}
+    if world.arrays.keys() != arrays:
+        yield f"array states of {sorted(world.arrays)}, arrays {sorted(arrays)}"
+        return
+    running: Counter[int] = Counter(job_of(task) for task in world.runs)
+    for job_id, state in world.arrays.items():
+        array = world.jobs[job_id].spec.array
+        assert array is not None
+        over = array.indices[: state.started]
+        if state.running != running[job_id]:
+            yield f"array {job_id} counts {state.running} running, {running[job_id]} do"
+        if not 0 <= state.ended < len(array.indices) or state.started > len(array.indices):
+            yield f"array {job_id} of {len(array.indices)}: {state}"
+        if state.started != state.ended + state.running + len(state.returned):
+            yield f"array {job_id} does not add up: {state}"
+        if list(state.returned) != sorted(set(state.returned) & set(over)):
+            yield f"array {job_id} has {state.returned} returned, started are {over}"
+        if array.at_once_max and state.running > array.at_once_max:
+            yield f"array {job_id} runs {state.running} at once, at most {array.at_once_max}"
+        lost = {index_of(task) for task in world.attempts if job_of(task) == job_id}
+        if lost != set(state.returned):
+            yield f"array {job_id} has {state.returned} returned and attempts noted for {sorted(lost)}"
+        gone = {index_of(task) for task in world.runs if job_of(task) == job_id} - set(over)
+        if gone:
+            yield f"array {job_id} runs {sorted(gone)}, which have not been started"
+
+
+def _parked(world: World) -> Iterator[str]:
+    timed = {job for _, job in world.timers}
+    for job_id, parked in world.parked.items():
+        job = world.jobs.get(job_id)
+        if job is None:
+            yield f"job {job_id} is parked and gone"
+            continue
+        if job.spec.array is None and job_id << ARRAY_BITS in world.runs:
+            yield f"job {job_id} is parked and runs"
+        for after in parked.after:
+            if after.job not in world.jobs or job_id not in world.dependents.get(after.job, ()):
+                yield f"job {job_id} waits for {after.job}, which will not tell it"
+        stuck = parked.failed or not (parked.held or parked.after)
+        if stuck and job_id not in world.ripe and job_id not in timed:
+            yield f"job {job_id} is parked as {parked} and nothing will look at it again"
+    if not world.dependents.keys() <= world.jobs.keys():
+        yield f"ended jobs have dependents: {sorted(world.dependents.keys() - world.jobs.keys())}"
+    if world.timers != sorted(world.timers):
+        yield "timers are not in order"
+
+
+def _memory(world: World) -> Iterator[str]:
+    if len(world.outcomes) > OUTCOMES_KEPT or len(world.last_runs) > USERS_KEPT:
+        yield f"{len(world.outcomes)} outcomes and the runs of {len(world.last_runs)} users are kept"
+    expiries = [expiry for _, expiry in world.keys.values()]
+    if expiries != sorted(expiries):
+        yield "keys are not in order of expiry"
+    if any(world.pools.get(name) is not pool for name, pool in world.stirred.items()):
+        yield "a pool is stirred that is not of this world"
+    for pool in world.pools.values():
+        unknown = [node.name for node in pool.nodes if world.nodes.get(node.name) != node]
+        if unknown:
+            yield f"pool {pool.name!r} has nodes {unknown} that the world knows otherwise"
+    if sum(len(pool.nodes) for pool in world.pools.values()) != len(world.nodes):
+        yield "a node is in no pool, or in two"
+
+
+def _digest(world: World) -> Iterator[str]:
+    fresh = Digest()
+    for kind in RECORD_KINDS:
+        getattr(fresh, kind).touched.update(getattr(world, kind))
+    full = fresh.read(world.__dict__)
+    kept = world.digest.fork()
+    if kept.read(world.__dict__) == full:
+        return
+    for kind in RECORD_KINDS:
+        if getattr(kept, kind).hashes != getattr(fresh, kind).hashes:
+            yield f"the digest missed a change of {kind}"
+    if sum(sum(getattr(kept, kind).hashes.values()) for kind in RECORD_KINDS) % MODULUS != kept.total:
+        yield "the digest's total is not the sum of its parts"
+
+
+# -- what is kept for speed --------------------------------------------------------------------------------
+
+
+def _rows(world: World, pool: Pool) -> Iterator[str]:
+    if pool.row_of != {name: row for row, name in enumerate(pool.names)}:
+        yield "rows are not where they are said to be"
+    if [node.name for node in pool.nodes] != pool.names:
+        yield "nodes are not in the order of their names"
+    closed = {row for row, node in enumerate(pool.nodes) if node.state is not NodeState.UP}
+    if pool.closed != closed:
+        yield f"closed rows {sorted(pool.closed)}, should be {sorted(closed)}"
+    for run in world.runs.values():
+        down = [row for row in run.rows if run.pool == pool.name and pool.nodes[row].state is NodeState.DOWN]
+        if down:
+            yield f"run {run.task} is on nodes that are down, rows {down}"
+
+
+def _columns(world: World, pool: Pool, runs: list[Run], *, may_be_overfull: bool) -> Iterator[str]:
+    columns = pool.total.shape[0]
+    totals = [[0] * len(pool.names) for _ in range(columns)]
+    for row, node in enumerate(pool.nodes):
+        for name, amount in node.capacity:
+            totals[world.columns[name]][row] = amount
+    if pool.total.tolist() != totals or pool.capacity != [sum(column) for column in totals]:
+        yield "the totals are not what the nodes have"
+        return
+    room = [column.copy() for column in totals]
+    for run in runs:
+        for column, amount in run.need:
+            for row, count in zip(run.rows, run.counts, strict=True):
+                room[column][row] -= amount * count
+    if not may_be_overfull and any(amount < 0 for column in room for amount in column):
+        yield f"more is taken than there is: {room}"
+    for amounts in room:
+        for row in pool.closed:
+            amounts[row] -= CLOSED
+    if pool.free.tolist() != room:
+        yield f"free is {pool.free.tolist()}, should be {room}"
+    if [list(cells) for cells in pool.cells] != pool.buffer.tolist():
+        yield "the cells are another buffer's"
+
+
+def _ends(pool: Pool, runs: list[Run]) -> Iterator[str]:
+    by_end: dict[int, list[Run]] = {}
+    for run in runs:
+        by_end.setdefault(run.expected_end, []).append(run)
+    if pool.end_times != sorted(by_end):
+        yield f"ends at {pool.end_times}, should be {sorted(by_end)}"
+    if {end: sorted(run.task for run in at) for end, at in by_end.items()} != {
+        end: sorted(run.task for run in at) for end, at in pool.runs_at.items()
+    }:
+        yield "runs are filed under other ends than their own"
+    elif any(set(at) != set(by_end[end]) for end, at in pool.runs_at.items()):
+        yield "a run is filed that is not the one the world has"
+    if pool.units_at != {end: sum(sum(run.counts) for run in at) for end, at in by_end.items()}:
+        yield "chunks by end do not add up"
+
+
+def _lanes(world: World, pool: Pool) -> Iterator[str]:
+    wanted: dict[LaneKey, list[Job]] = {}
+    for job in world.jobs.values():
+        if job.spec.pool == pool.name and job.id not in world.parked and _startable(world, job):
+            wanted.setdefault(lane_key(job), []).append(job)
+    if pool.lanes.keys() != wanted.keys():
+        strange = [lane.jobs for key, lane in pool.lanes.items() if key not in wanted]
+        missing = [jobs for key, jobs in wanted.items() if key not in pool.lanes]
+        yield f"lanes with nobody to start: {strange}; jobs with no lane: {missing}"
+        return
+    for key, jobs in wanted.items():
+        lane = pool.lanes[key]
+        if list(lane.jobs) != sorted(jobs, key=lambda job: (job.submit_ms, job.id)):
+            yield f"lane {key} holds {[job.id for job in lane.jobs]}, should hold {[job.id for job in jobs]}"
+        said = (lane.key, lane.shape, lane.estimate_ms, lane.units, lane.need)
+        if said != (key, key[2], key[3], key[2].count, world.need_of(key[2].chunk)):
+            yield f"lane {key} says otherwise of itself: {said}"
+    serials = [lane.serial for lane in pool.lanes.values()]
+    if len(set(serials)) != len(serials):
+        yield f"lanes share a serial: {serials}"
+
+
+def _startable(world: World, job: Job) -> bool:
+    array = job.spec.array
+    if array is None:
+        return job.id << ARRAY_BITS not in world.runs
+    state = world.arrays[job.id]
+    waiting = len(array.indices) - state.started + len(state.returned)
+    return waiting > 0 and (not array.at_once_max or state.running < array.at_once_max)
+
+
+def _counting(world: World, pool: Pool, runs: list[Run]) -> Iterator[str]:
+    shapes = [lane.shape for lane in pool.lanes.values()]
+    shapes += [world.jobs[job_of(run.task)].spec.shape for run in runs]
+    kinds = Counter(world.need_of(shape.chunk) for shape in shapes if shape.stack and not shape.where)
+    odd = sum(not shape.stack or bool(shape.where) for shape in shapes)
+    if pool.kinds != kinds or pool.odd != odd:
+        yield f"{pool.kinds} and {pool.odd} odd ones are counted, {dict(kinds)} and {odd} there are"
+    unit = next(iter(kinds)) if len(kinds) == 1 and not odd else None
+    if pool.unit != unit:
+        yield f"counted in {pool.unit}, should be {unit}"
+    strained = bool(pool.closed) or any(amount < 0 for column in pool.free.tolist() for amount in column)
+    if pool.strained != strained:
+        yield f"strained is {pool.strained}, should be {strained}"
+    if unit is None:
+        return
+    units = 0
+    for row in range(len(pool.names)):
+        if row not in pool.closed:
+            units += max(0, min(int(pool.free[column, row]) // amount for column, amount in unit))
+    if pool.free_units != units:
+        yield f"{pool.free_units} chunks are said to be free, {units} are"
+
+
+def _changes(world: World, pool: Pool) -> Iterator[str]:
+    changes = pool.changed or pool.fresh or pool.grown or pool.freed is None or pool.freed
+    if changes and pool.name not in world.stirred:
+        yield "it has changes that no cycle will look at"
+    for serial, lane in pool.fresh.items():
+        if lane.serial != serial or pool.lanes.get(lane.key) is not lane:
+            yield f"fresh lane {lane.key} is not the one that waits"

@@ -1,0 +1,55 @@
+"""A world as plain values, caches included, so that two of them can be compared by `==`."""
+
+from typing import Any
+
+from tidegate.world.pool import Pool
+from tidegate.world.world import World
+
+NOT_STATE = {"digest", "token"}
+
+
+def deep(world: World) -> dict[str, Any]:
+    """Order within dicts counts where a decision could see it: runs, strays, lanes."""
+    state: dict[str, Any] = {}
+    for name, value in world.__dict__.items():
+        if name in NOT_STATE:
+            continue
+        if name == "pools":
+            value = {pool: _pool(here) for pool, here in value.items()}
+        elif name == "stirred":
+            value = list(value)
+        elif isinstance(value, dict):
+            value = list(value.items())
+        elif isinstance(value, list):
+            value = list(value)
+        state[name] = value
+    return state
+
+
+def _pool(pool: Pool) -> dict[str, Any]:
+    rows = len(pool.names)
+    state = {name: getattr(pool, name) for name in Pool.__slots__ if name not in {"buffer", "cells", "masks", "most"}}
+    state["buffer"] = pool.buffer[:, :rows].tolist()
+    state["total"] = pool.total.tolist()
+    for name in ("lanes", "changed", "fresh"):
+        state[name] = [(lane.key, lane.serial, tuple(lane.jobs)) for lane in state[name].values()]
+    for name, value in state.items():
+        if isinstance(value, dict | list | set):
+            state[name] = sorted(value) if isinstance(value, set) else _plain(value)
+    return state
+
+
+def _plain(value: dict[Any, Any] | list[Any]) -> list[Any]:
+    return list(value.items()) if isinstance(value, dict) else list(value)
+
+
+def difference(one: dict[str, Any], other: dict[str, Any], path: str = "") -> list[str]:
+    """Where they differ, for a message."""
+    found = []
+    for name in sorted({*one, *other}):
+        a, b = one.get(name), other.get(name)
+        if a != b:
+            here = f"{path}.{name}"
+            both = isinstance(a, dict) and isinstance(b, dict)
+            found.extend(difference(a, b, here) if both else [f"{here}: {a!r} is not {b!r}"])  # type: ignore[arg-type]
+    return found

@@ -1,0 +1,76 @@
+"""One random step of a simulation. The state machine and the seeds choose among the same ones."""
+
+from msgspec.structs import replace
+
+from tests.kit.choose import Chooser, one_in
+from tests.kit.faulty_engine import CALM, STORM
+from tests.kit.scenario import conditions_of, policy_of, spec_of
+from tests.kit.sim import Sim
+from tidegate.model.commands import Cancel, ChangePolicy, Hold, Release, SetNode, SetNodeState, Submit
+from tidegate.model.nodes import NodeState
+
+
+def submit(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
+    pools = sorted({node.pool for node in sim.nodes.values()})
+    jobs = sorted(sim.world.jobs)[-6:]
+    commands = []
+    for _ in range(chooser.integer(1, 3)):
+        spec = spec_of(chooser, pools, even=even)
+        if one_in(chooser, 2):
+            spec = replace(spec, **conditions_of(chooser, jobs, sim.now))
+        key = chooser.pick(("", "", "", "k1", "k2"))
+        commands.append(Submit(spec, key=key))
+    sim.send(*commands)
+
+
+def command_a_job(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
+    jobs = sorted(sim.world.jobs)
+    job = chooser.pick(jobs) if jobs else 99
+    index = chooser.integer(0, 3) if one_in(chooser, 3) else -1
+    sim.send(chooser.pick((Cancel(job, index), Cancel(job), Hold(job), Hold(job), Release(job))))
+
+
+def command_a_node(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
+    name = chooser.pick(sorted(sim.nodes))
+    states = (NodeState.UP, NodeState.UP, NodeState.DRAINING, NodeState.DRAINED, NodeState.DOWN)
+    sim.send(SetNodeState(name, chooser.pick(states), "drawn"))
+
+
+def change_a_node(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
+    node = sim.nodes[chooser.pick(sorted(sim.nodes))]
+    if one_in(chooser, 2):
+        capacity = tuple((name, max(1, amount // 2)) for name, amount in node.capacity)
+        node = replace(node, capacity=capacity)
+        sim.overfull = True
+    sim.send(SetNode(node))
+
+
+def change_policy(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
+    sim.send(ChangePolicy(policy_of(chooser)))
+
+
+def break_a_node(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
+    node = sim.nodes[chooser.pick(sorted(sim.nodes))]
+    sim.engine.lose_node(node, sim.now, truly=not one_in(chooser, 3))
+    sim.advance(0)
+
+
+def mend_the_nodes(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
+    sim.engine.return_nodes(sim.now)
+    sim.advance(0)
+
+
+def weather(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
+    sim.engine.faults = chooser.pick((CALM, STORM))
+
+
+def wait(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
+    sim.advance(chooser.pick((1, 5, 10, 25, 60)))
+
+
+def restart(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
+    sim.restart()
+
+
+STEPS = (submit, submit, submit, wait, wait, wait, command_a_job, command_a_job, command_a_node, change_a_node,
+         change_policy, break_a_node, mend_the_nodes, weather, restart)  # fmt: skip

@@ -1,0 +1,97 @@
+"""Random clusters, policies and jobs: small, and full of ties and special cases."""
+
+from collections.abc import Sequence
+
+from tests.kit.choose import Chooser, one_in
+from tidegate.model.base import FOREVER_MS
+from tidegate.model.jobs import After, AfterKind, Array, JobSpec, Shape, amounts
+from tidegate.model.nodes import Node
+from tidegate.model.policy import (
+    DEPTH_ALL,
+    Backfill,
+    CandidateOrder,
+    Cycle,
+    Estimate,
+    EstimateFrom,
+    Fit,
+    FitBy,
+    JobClass,
+    Order,
+    OrderBy,
+    PolicySpec,
+)
+
+CPU = 1000
+DEPTHS = (0, 1, 2, DEPTH_ALL)
+LIMITS = (10, 20, 20, 30, 50, 100)
+AFTER = tuple(AfterKind)
+
+
+def nodes_of(chooser: Chooser, *, pool: str = "p", even: bool = False) -> list[Node]:
+    """`even`: as in a pool that is counted, all nodes with processors only."""
+    found = []
+    for number in range(chooser.integer(1, 4)):
+        labels = () if one_in(chooser, 2) else (("zone", chooser.pick("ab")),)
+        memory = 0 if even else chooser.pick((0, 4, 8))
+        gpus = 0 if even else chooser.pick((0, 0, 2 * CPU))
+        capacity = amounts(cpus=chooser.integer(1, 4) * CPU, memory=memory, gpus=gpus)
+        found.append(Node(f"{pool}{number}", pool, capacity, labels))
+    return found
+
+
+def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
+    cycle = Cycle()
+    if cut and one_in(chooser, 6):
+        cycle = Cycle(starts_max=chooser.integer(1, 3), tries_max=chooser.integer(2, 9))
+    return PolicySpec(
+        "drawn",
+        Order(chooser.pick(tuple(OrderBy)), chooser.pick((0, 0, 15, 60))),
+        Backfill(chooser.pick(DEPTHS), chooser.pick(tuple(CandidateOrder))),
+        Fit(chooser.pick(tuple(FitBy))),
+        Estimate(chooser.pick(tuple(EstimateFrom)), raise_steps_ms=(7, 20)),
+        {"urgent": JobClass(head_start_ms=25)},
+        cycle,
+    )
+
+
+def shape_of(chooser: Chooser, *, even: bool = False) -> Shape:
+    if even:
+        return Shape(amounts(cpus=CPU), chooser.integer(1, 6), stack=True)
+    chunk = amounts(
+        cpus=chooser.integer(1, 3) * CPU, memory=chooser.pick((0, 0, 2, 4)), gpus=chooser.pick((0, 0, 0, CPU))
+    )
+    where = (("zone", chooser.pick((("a",), ("b",), ("a", "b")))),) if one_in(chooser, 5) else ()
+    return Shape(chunk, chooser.integer(1, 3), stack=one_in(chooser, 2), where=where)
+
+
+def spec_of(chooser: Chooser, pools: Sequence[str], *, even: bool = False, plain: bool = False) -> JobSpec:
+    """`plain`: nothing but a shape and a limit."""
+    spec = {
+        "user": chooser.pick("uvw"),
+        "shape": shape_of(chooser, even=even),
+        "limit_ms": chooser.pick(LIMITS),
+        "pool": chooser.pick(pools),
+        "klass": chooser.pick(("normal", "normal", "urgent")),
+    }
+    if not plain and one_in(chooser, 4):
+        first = chooser.integer(0, 3)
+        indices = tuple(first + 2 * i for i in range(chooser.integer(1, 5)))
+        spec["array"] = Array(indices, chooser.pick((0, 0, 1, 2)))
+    if not plain and one_in(chooser, 3):
+        spec["expected_ms"] = chooser.pick((1, 5, 15, 200))
+    return JobSpec(**spec)  # type: ignore[arg-type]  # a dict of many types
+
+
+def conditions_of(chooser: Chooser, jobs: Sequence[int], now: int) -> dict[str, object]:
+    """What may keep a job from its lane. `jobs`: ids it may depend on."""
+    given: dict[str, object] = {"losses_max": chooser.pick((0, 1, 3))}
+    if one_in(chooser, 4):
+        given["begin_ms"] = now + chooser.integer(0, 40)
+    if one_in(chooser, 4):
+        given["deadline_ms"] = now + chooser.integer(10, 200) if one_in(chooser, 2) else FOREVER_MS
+    if one_in(chooser, 8):
+        given["held"] = True
+    if jobs and one_in(chooser, 3):
+        count = chooser.integer(1, min(2, len(jobs)))
+        given["after"] = tuple(After(chooser.pick(jobs), chooser.pick(AFTER)) for _ in range(count))
+    return given

@@ -1,0 +1,256 @@
+"""One cycle, once more, from the documentation: job by job, instant by instant, in plain Python.
+
+No lanes, no memo, no columns, no cursors: only records are read. `core.decide` must choose the same. Cycles
+that are cut are left out: where a count runs out is the kernel's own affair.
+"""
+
+from collections.abc import Callable, Iterator
+
+from msgspec.structs import replace
+from tests.kit.slow_placer import Amounts, Chosen, chunks_on, place
+from tidegate.model.base import ARRAY_BITS, Value
+from tidegate.model.events import JobStarted, Placement, Promise
+from tidegate.model.jobs import Job
+from tidegate.model.nodes import Node
+from tidegate.model.policy import CandidateOrder, FitBy, OrderBy, PolicySpec
+from tidegate.policy import SHARE_BITS
+from tidegate.world.world import World
+
+FIRST_OF_ALL = -(1 << 62)
+
+
+class Booking(Value, frozen=True, gc=False):
+    """Chunks taken from `start` up to `end`; without rows where only their number counts."""
+
+    start: int
+    end: int
+    chosen: Chosen
+    job: Job
+
+
+class Room:
+    """What is free of a pool at any time, under everything booked so far."""
+
+    def __init__(self, world: World, pool: str, now: int) -> None:
+        self.now = now
+        self.by: FitBy = world.policy.fit.by
+        self.nodes: list[Node] = world.pools[pool].nodes
+        self.counted = world.pools[pool].counted
+        self.booked: list[Booking] = []
+        for run in world.runs.values():
+            if run.pool == pool:  # one that should have ended holds on for another instant
+                end = max(run.expected_end, now + 1)
+                self.booked.append(Booking(run.start_ms, end, (run.rows, run.counts), world.jobs[run.task >> ARRAY_BITS]))
+
+    def at(self, time: int) -> list[Amounts]:
+        room = [dict(node.capacity) for node in self.nodes]
+        for booking in self.booked:
+            if booking.start <= time < booking.end:
+                for row, count in zip(*booking.chosen, strict=True):
+                    for name, amount in booking.job.spec.shape.chunk:
+                        room[row][name] = room[row].get(name, 0) - amount * count
+        return room
+
+    def find(self, job: Job, start: int) -> Chosen | None:
+        """Where the job may run for its estimate, from `start` on; chunks are all that counts later on."""
+        end = start + job.estimate_ms
+        instants = [start, *(booking.start for booking in self.booked if start < booking.start < end)]
+        if not self.counted:
+            rooms = [self.at(time) for time in instants]
+            least = [
+                {name: min(room[row].get(name, 0) for room in rooms) for name, _ in node.capacity}
+                for row, node in enumerate(self.nodes)
+            ]
+            return place(self.nodes, least, job.spec.shape, self.by)
+        if min(self._chunks_at(time, job) for time in instants) < job.spec.shape.count:
+            return None
+        return place(self.nodes, self.at(start), job.spec.shape, self.by) if start == self.now else ((), ())
+
+    def _chunks_at(self, time: int, job: Job) -> int:
+        """Bookings without rows take chunks anywhere."""
+        free = sum(
+            chunks_on(node, room, job.spec.shape) for node, room in zip(self.nodes, self.at(time), strict=True)
+        )
+        nowhere = [b.job.spec.shape.count for b in self.booked if not b.chosen[0] and b.start <= time < b.end]
+        return free - sum(nowhere)
+
+    def earliest(self, job: Job) -> tuple[int, Chosen] | None:
+        """Room grows at ends only."""
+        for time in sorted({booking.end for booking in self.booked if booking.end > self.now}):
+            chosen = self.find(job, time)
+            if chosen is not None:
+                return time, chosen
+        return None
+
+    def book(self, job: Job, start: int, chosen: Chosen) -> Booking:
+        booking = Booking(start, start + job.estimate_ms, chosen, job)
+        self.booked.append(booking)
+        return booking
+
+    def names(self, chosen: Chosen) -> Placement:
+        return tuple((self.nodes[row].name, count) for row, count in zip(*chosen, strict=True))
+
+
+def slow_decide(world: World, now: int) -> tuple[list[JobStarted], dict[int, Promise]]:
+    """Starts in order, and every promise held after the cycle."""
+    starts: list[JobStarted] = []
+    promises = {task: promise for name, pool in world.pools.items() if name not in world.stirred
+                for task, promise in world.promises.items() if task in pool.promised}  # fmt: skip
+    for name in sorted(world.stirred):
+        one = _Slow(world, name, now)
+        one.run()
+        starts += one.starts
+        promises |= one.promises
+    return starts, promises
+
+
+class _Slow:
+    def __init__(self, world: World, pool: str, now: int) -> None:
+        self.world, self.pool, self.now = world, pool, now
+        self.policy = world.policy
+        self.room = Room(world, pool, now)
+        self.starts: list[JobStarted] = []
+        self.promises: dict[int, Promise] = {}
+        self.standing: dict[int, Booking] = {}
+
+    def run(self) -> None:
+        depth = self.policy.backfill.depth
+        tasks = sorted(waiting(self.world, self.pool), key=lambda found: self._turn(found[0]))
+        if depth > 1:
+            self._stand(dict(reversed(found) for found in tasks))
+        rest = []
+        for at, (job, task) in enumerate(tasks):
+            may_promise = len(self.promises) < depth or self._rank(job) == FIRST_OF_ALL
+            if self.promises and not may_promise:
+                rest = tasks[at:]
+                break
+            if task in self.standing:
+                self.room.booked.remove(self.standing.pop(task))
+            if self._start(job, task):
+                continue
+            if may_promise:
+                self._promise(job, task)
+            if depth == 0:
+                break
+        for booking in self.standing.values():
+            self.room.booked.remove(booking)
+        if self.policy.backfill.order is CandidateOrder.SHORTEST:
+            rest.sort(key=lambda found: (found[0].estimate_ms, found[0].submit_ms, found[0].id))
+        for job, task in rest:
+            self._start(job, task)
+        self._put_arrays_in_order(tasks)
+
+    def _stand(self, waits: dict[int, Job]) -> None:
+        """Promises made before keep their room while they can, the earliest first."""
+        kept = list(self._handed_on(waits))
+        rows = {node.name: row for row, node in enumerate(self.room.nodes)}
+        for promise in sorted(kept, key=lambda promise: (promise.start_by, promise.task)):
+            job, start = waits[promise.task], max(promise.start_by, self.now)
+            chosen: Chosen | None
+            if self.room.counted or not promise.nodes:
+                chosen = self.room.find(job, start)
+                if chosen is not None and self.room.counted:
+                    chosen = ((), ())
+            else:
+                chosen = tuple(rows[name] for name, _ in promise.nodes), tuple(n for _, n in promise.nodes)
+                if not self._still_free(job, start, chosen):
+                    chosen = None
+            if chosen is not None:
+                self.standing[promise.task] = self.room.book(job, start, chosen)
+
+    def _handed_on(self, waits: dict[int, Job]) -> Iterator[Promise]:
+        """What an array was promised goes to the tasks that wait now, the earliest to the first."""
+        known = sorted(self.world.promises.values(), key=lambda promise: (promise.start_by, promise.task))
+        for job in dict.fromkeys(waits.values()):
+            mine = [promise for promise in known if promise.task >> ARRAY_BITS == job.id]
+            tasks = [task for task in waits if task >> ARRAY_BITS == job.id]
+            yield from (replace(promise, task=task) for promise, task in zip(mine, tasks, strict=False))
+
+    def _put_arrays_in_order(self, tasks: list[tuple[Job, int]]) -> None:
+        """Tasks of an array are alike: the first of them gets the earliest of what they all got."""
+        for job in dict.fromkeys(job for job, _ in tasks):
+            started = [at for at, start in enumerate(self.starts) if start.task >> ARRAY_BITS == job.id]
+            held = sorted((promise for task, promise in self.promises.items() if task >> ARRAY_BITS == job.id),
+                          key=lambda promise: (promise.start_by, promise.task))  # fmt: skip
+            got = {self.starts[at].task for at in started} | {promise.task for promise in held}
+            order = [task for _, task in tasks if task in got]
+            for task, at in zip(order, started, strict=False):
+                attempt = self.world.attempts.get(task, 0) + 1
+                self.starts[at] = replace(self.starts[at], task=task, attempt=attempt)
+            for promise in held:
+                del self.promises[promise.task]
+            for task, promise in zip(order[len(started) :], held, strict=True):
+                self.promises[task] = replace(promise, task=task)
+
+    def _still_free(self, job: Job, start: int, chosen: Chosen) -> bool:
+        shape, end = job.spec.shape, start + job.estimate_ms
+        for time in (start, *(b.start for b in self.room.booked if start < b.start < end)):
+            room = self.room.at(time)
+            for row, count in zip(*chosen, strict=True):
+                if chunks_on(self.room.nodes[row], room[row], shape) < count:
+                    return False
+        return True
+
+    def _start(self, job: Job, task: int) -> bool:
+        chosen = self.room.find(job, self.now)
+        if chosen is None:
+            return False
+        self.room.book(job, self.now, chosen)
+        attempt = self.world.attempts.get(task, 0) + 1
+        end = self.now + job.estimate_ms
+        backfilled = bool(self.promises)
+        self.starts.append(JobStarted(self.now, task, attempt, end, self.room.names(chosen), backfilled))
+        return True
+
+    def _promise(self, job: Job, task: int) -> None:
+        found = self.room.earliest(job)
+        if found is not None:
+            self.room.book(job, *found)
+            self.promises[task] = Promise(task, found[0], self.room.names(found[1]))
+
+    def _turn(self, job: Job) -> tuple[int, int, int]:
+        return self._rank(job), job.submit_ms, job.id
+
+    def _rank(self, job: Job) -> int:
+        order = self.policy.order
+        if order.ageing_bound_ms and self.now - job.submit_ms >= order.ageing_bound_ms:
+            return FIRST_OF_ALL
+        return RANKS[order.by](self.policy, self.room.nodes, job, self.now)
+
+
+def waiting(world: World, pool: str) -> Iterator[tuple[Job, int]]:
+    """Every task that nothing but room and rank keeps; the tasks of an array in their order."""
+    for job in world.jobs.values():
+        if job.spec.pool != pool or job.id in world.parked:
+            continue
+        array = job.spec.array
+        if array is None:
+            if job.id << ARRAY_BITS not in world.runs:
+                yield job, job.id << ARRAY_BITS
+            continue
+        state = world.arrays[job.id]
+        indices = (*state.returned, *array.indices[state.started :])
+        may = array.at_once_max - state.running if array.at_once_max else len(indices)
+        for index in indices[: max(0, may)]:
+            yield job, job.id << ARRAY_BITS | index
+
+
+def _share(nodes: list[Node], job: Job) -> int:
+    shape = job.spec.shape
+    totals = {name: sum(dict(node.capacity).get(name, 0) for node in nodes) for name, _ in shape.chunk}
+    return max((amount * shape.count << SHARE_BITS) // max(1, totals[name]) for name, amount in shape.chunk)
+
+
+def _head_start(policy: PolicySpec, job: Job) -> int:
+    return policy.classes[job.spec.klass].head_start_ms if job.spec.klass in policy.classes else 0
+
+
+RANKS: dict[OrderBy, Callable[[PolicySpec, list[Node], Job, int], int]] = {
+    OrderBy.FCFS: lambda _policy, _nodes, _job, _now: 0,
+    OrderBy.SHORTEST: lambda _policy, _nodes, job, _now: job.estimate_ms,
+    OrderBy.SMALLEST_AREA: lambda _policy, nodes, job, _now: job.estimate_ms * _share(nodes, job),
+    OrderBy.EXPANSION: lambda _policy, _nodes, job, now: -(
+        (now - job.submit_ms + job.estimate_ms << SHARE_BITS) // job.estimate_ms
+    ),
+    OrderBy.PRIORITY: lambda policy, _nodes, job, _now: job.submit_ms - _head_start(policy, job),
+}

@@ -1,0 +1,218 @@
+"""Plays a scenario through the real loop and tells what happened, in the words of `Expected`."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from tests.scenarios.scenario import Scenario, commands_of, nodes_of, policy_of, submit_of, task_of
+from tidegate.core.accept import accept
+from tidegate.core.memo import Memo
+from tidegate.engines.virtual import VirtualEngine
+from tidegate.journals.memory import MemoryJournal
+from tidegate.lab.ports import VirtualClock
+from tidegate.loop.loop import Cadence, Loop, recover
+from tidegate.model import events as ev
+from tidegate.model.base import index_of, job_of
+from tidegate.model.commands import ChangePolicy, Command, Refused, SetNode
+from tidegate.model.engine import Ended, Report
+from tidegate.model.jobs import Outcome
+from tidegate.wire.units import format_duration, parse_duration
+from tidegate.world.check import check
+from tidegate.world.world import World
+
+TURNS_MAX = 10_000
+EVENTS_MAX = 10_000
+"""A scenario that goes on for ever is stopped, within a turn too."""
+
+
+class Script:
+    """The inbox: what the scenario sends, when its time has come."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        sent: list[tuple[int, str, Command]] = [
+            (parse_duration(job.submit), str(job.id), submit_of(job)) for job in scenario.jobs
+        ]
+        for event in scenario.events:
+            sent += [(parse_duration(event.at), name, command) for name, command in commands_of(event)]
+        self.coming = sorted(sent, key=lambda item: item[0])
+        self.names: dict[int, str] = {}
+        self.refused: dict[str, str] = {}
+
+    def take(self, now: int, at_most: int) -> Sequence[Command]:
+        due = [item for item in self.coming if item[0] <= now][:at_most]
+        self.coming = self.coming[len(due) :]
+        self.names.update((id(command), name) for _, name, command in due)
+        return [command for _, _, command in due]
+
+    def answer(self, command: Command, result: Refused | tuple[ev.Event, ...]) -> None:
+        if isinstance(result, Refused):
+            self.refused[self.names[id(command)]] = f"{result.what}; {result.cure}"
+
+    def next_at(self) -> int | None:
+        return self.coming[0][0] if self.coming else None
+
+
+class Engine(VirtualEngine):
+    """A virtual engine some of whose jobs fail."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        run_ms = {job.id: parse_duration(job.run) for job in scenario.jobs}
+        super().__init__(lambda task, _: run_ms[job_of(task)])
+        self.failing = {job.id for job in scenario.jobs if job.fails}
+
+    def reports(self, now: int) -> Sequence[Report]:
+        return [
+            Ended(report.task, report.attempt, Outcome.FAILED, 1)
+            if isinstance(report, Ended) and report.outcome is Outcome.COMPLETED and job_of(report.task) in self.failing
+            else report
+            for report in super().reports(now)
+        ]
+
+
+class Journal(MemoryJournal):
+    def append(self, events: Sequence[ev.Event]) -> None:
+        super().append(events)
+        if len(self.events) > EVENTS_MAX:
+            raise AssertionError(f"no end after {EVENTS_MAX} events; the last: {events[-1]}")
+
+
+class Played:
+    """All that happened, from the journal alone."""
+
+    def __init__(self, scenario: Scenario, *, cold: bool = False) -> None:
+        self.journal = Journal()
+        self.world = World()
+        script = Script(scenario)
+        engine = Engine(scenario)
+        loop = Loop(self.world, VirtualClock(), self.journal, engine, script, Cadence(scenario.cadence))
+        nodes: list[Command] = [SetNode(node) for said in scenario.nodes for node in nodes_of(said)]
+        for command in (*nodes, ChangePolicy(policy_of(scenario.policy))):
+            answer = accept(self.world, command, 0)
+            assert not isinstance(answer, Refused), answer
+            loop.commit(answer)
+        for _ in range(TURNS_MAX):
+            if cold:
+                loop.memo = Memo()
+            going_on = loop.turn()
+            unsound = check(self.world, may_be_overfull=True)
+            assert not unsound, f"at {format_duration(loop.clock.now())}: {unsound[0]}"
+            if not going_on:
+                break
+        else:
+            raise AssertionError(f"no end after {TURNS_MAX} turns, at {format_duration(loop.clock.now())}")
+        self.refused = script.refused
+        self.arrays = {job.id for job in scenario.jobs if job.array}
+
+    # -- reading the journal -----------------------------------------------------------------------------
+
+    def task(self, task: int) -> str:
+        job = job_of(task)
+        return f"{job}[{index_of(task)}]" if job in self.arrays else str(job)
+
+    def started(self) -> Iterator[ev.JobStarted]:
+        return (event for event in self.journal.events if isinstance(event, ev.JobStarted))
+
+    def starts(self) -> dict[str, list[tuple[str, str]]]:
+        """task -> (when, where) of each attempt"""
+        found = defaultdict(list)
+        for event in self.started():
+            where = ",".join(name if count == 1 else f"{name}x{count}" for name, count in event.nodes)
+            found[self.task(event.task)].append((format_duration(event.at), where))
+        return found
+
+    def promises(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = defaultdict(list)
+        for event in self.journal.events:
+            for promise in event.promised if isinstance(event, ev.CycleRan) else ():
+                known, when = found[self.task(promise.task)], format_duration(promise.start_by)
+                if known[-1:] != [when]:
+                    known.append(when)
+        return found
+
+    def estimates(self) -> dict[str, list[str]]:
+        found = defaultdict(list)
+        for event in self.journal.events:
+            if isinstance(event, ev.JobStarted | ev.EstimateRaised):
+                found[self.task(event.task)].append(format_duration(event.expected_end))
+        return found
+
+    def ends(self) -> dict[str, tuple[str, str]]:
+        """task, or job where what was left of it was dropped -> (when, outcome)"""
+        found = {}
+        for event in self.journal.events:
+            if isinstance(event, ev.JobEnded):
+                found[self.task(event.task)] = (format_duration(event.at), event.outcome.value)
+            elif isinstance(event, ev.JobDropped):
+                found[str(event.job)] = (format_duration(event.at), event.outcome.value)
+        for job in self.arrays:
+            if job in self.world.outcomes:
+                found.setdefault(str(job), ("", self.world.outcomes[job].value))
+        return found
+
+
+def differences(scenario: Scenario, played: Played) -> list[str]:
+    """A line for everything that came out otherwise than expected."""
+    expect = scenario.expect
+    found = list(_starts(scenario, played))
+    ends = played.ends()
+    for task, when in expect.ends.items():
+        found += _differ(f"{task} ends", _time(when), ends.get(task, ("never", ""))[0])
+    for task, outcome in expect.outcomes.items():
+        found += _differ(f"{task} ends as", outcome, ends.get(task, ("", "nothing yet"))[1])
+    for what, wanted, got in (
+        ("promised", expect.promises, played.promises()),
+        ("expected to end", expect.estimates, played.estimates()),
+    ):
+        for task, times in wanted.items():
+            found += _differ(f"{task} {what}", [_time(one) for one in _list(times)], got.get(task, []))
+    for name in {*expect.refused, *played.refused}:
+        part, refusal = expect.refused.get(name), played.refused.get(name, "nothing")
+        if part is None or part not in refusal:
+            found.append(f"refusal of {name}: wanted {part!r}, got {refusal!r}")
+    cuts = [event.cut for event in played.journal.events if isinstance(event, ev.CycleRan) and event.cut]
+    return found + (_differ("cycles cut by", expect.cuts, cuts) if expect.cuts is not None else [])
+
+
+def _starts(scenario: Scenario, played: Played) -> Iterator[str]:
+    expect, starts = scenario.expect, played.starts()
+    order = [task for task, _ in ((played.task(event.task), event) for event in played.started())]
+    for task, wanted in expect.starts.items():
+        pairs = [(_time(when), where) for when, _, where in (one.partition(" on ") for one in _list(wanted))]
+        got = starts.get(task, [])
+        shown = [(when, where if said else "") for (when, where), (_, said) in zip(got, pairs, strict=False)]
+        yield from _differ(f"{task} starts", pairs, [*shown, *got[len(pairs) :]])
+    for task in expect.not_started:
+        yield from _differ(f"{task} starts", [], starts.get(task, []))
+    unnamed = set(order) - {*expect.starts, *expect.order, *expect.not_started}
+    if (expect.starts or expect.order) and unnamed:
+        yield f"started and not expected to: {', '.join(sorted(unnamed, key=task_of))}"
+    if expect.order:
+        yield from _differ("order of starts", expect.order, order)
+    if expect.backfilled is not None:
+        ahead = [played.task(event.task) for event in played.started() if event.backfilled]
+        yield from _differ("backfilled", expect.backfilled, ahead)
+
+
+def _list(said: str | list[str]) -> list[str]:
+    return said if isinstance(said, list) else [said]
+
+
+def _time(said: str) -> str:
+    return format_duration(parse_duration(said))
+
+
+def _differ(what: str, wanted: object, got: object) -> list[str]:
+    return [] if wanted == got else [f"{what}: wanted {wanted}, got {got}"]
+
+
+def check_replay(scenario: Scenario, played: Played) -> list[str]:
+    """What must hold for every scenario: cold caches decide the same, and the journal alone gives the state."""
+    found = []
+    cold = Played(scenario, cold=True)
+    pairs = zip(played.journal.events, cold.journal.events, strict=False)
+    other = next((f"warm {warm}, cold {chilled}" for warm, chilled in pairs if warm != chilled), "")
+    if other or len(played.journal.events) != len(cold.journal.events):
+        found.append(f"cold caches decide otherwise: {other or 'one went on longer'}")
+    digests = (played.world.full_digest(), played.world.read_digest(), recover(played.journal).full_digest())
+    if len(set(digests)) > 1:
+        found.append(f"digests differ: live in full, live as kept, recovered: {digests}")
+    return found

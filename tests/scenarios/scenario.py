@@ -1,0 +1,207 @@
+"""What a scenario may say. It is data: whatever is not named here is refused, so a typing slip cannot pass a test."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from tidegate.model.base import FOREVER_MS, task_key
+from tidegate.model.commands import Cancel, ChangePolicy, Command, Hold, Release, SetNode, SetNodeState, Submit
+from tidegate.model.jobs import After, AfterKind, Amounts, Array, JobSpec, Labels, Shape
+from tidegate.model.nodes import Node, NodeState
+from tidegate.model.policy import PolicySpec
+from tidegate.wire.policy_file import load_builtin, load_policy
+from tidegate.wire.units import parse_duration, parse_size
+
+Words = str | list[str]
+
+
+class Data(msgspec.Struct, forbid_unknown_fields=True):
+    pass
+
+
+class NodesData(Data):
+    """`count` alike nodes, called name1, name2, …; one alone is called as it is."""
+
+    name: str
+    count: int = 0
+    pool: str = "main"
+    cpus: float = 0
+    memory: str = "0"
+    gpus: float = 0
+    has: dict[str, int] = {}
+    labels: dict[str, str] = {}
+    state: NodeState = NodeState.UP
+
+
+class JobData(Data, rename={"klass": "class"}):
+    id: int
+    submit: str = "0"
+    run: str = "10m"
+    limit: str = ""  # as long as it runs, if not said
+    expected: str = "0"
+    cpus: float = 0
+    memory: str = "0"
+    gpus: float = 0
+    has: dict[str, int] = {}
+    count: int = 1
+    stack: bool = False
+    where: dict[str, Words] = {}
+    user: str = "ann"
+    klass: str = "normal"
+    queue: str = "default"
+    pool: str = ""
+    after: Words = []  # 3, or "any 3"
+    begin: str = "0"
+    deadline: str = ""
+    array: str = ""  # "0-9", "1,3,5"
+    at_once_max: int = 0
+    held: bool = False
+    losses_max: int = 3
+    key: str = ""
+    fails: bool = False  # its runs end as failed
+
+
+class EventData(Data):
+    """One thing that happens at a time: exactly one of the first few is said."""
+
+    at: str
+    cancel: str = ""  # a job, or a task: 3[1]
+    hold: int = 0
+    release: int = 0
+    node: str = ""  # goes to `state`
+    add: NodesData | None = None
+    policy: str | dict[str, Any] = ""
+    state: NodeState = NodeState.UP
+    why: str = ""
+
+
+class Expected(Data):
+    """Only what is said is compared."""
+
+    starts: dict[str, Words] = {}  # task -> "10m", or "10m on n1,n2x3"; a list where it starts again
+    ends: dict[str, str] = {}
+    outcomes: dict[str, str] = {}
+    not_started: list[str] = []
+    order: list[str] = []  # all starts, in this order
+    promises: dict[str, Words] = {}  # task -> the start it was promised, and each new one
+    estimates: dict[str, Words] = {}  # task -> the end that planning assumed, and each raised one
+    refused: dict[str, str] = {}  # what -> part of the refusal
+    cuts: list[str] | None = None  # the counts that ran out, one a cycle
+    backfilled: list[str] | None = None
+
+
+class Scenario(Data):
+    why: str
+    nodes: list[NodesData]
+    expect: Expected
+    policy: str | dict[str, Any] = "easy"
+    cadence: str = "batched"
+    jobs: list[JobData] = []
+    events: list[EventData] = []
+
+
+class _Strict(yaml.BaseLoader):
+    """All values are text, and no key is given twice: YAML would take the last of two without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        twice = {key for key in keys if keys.count(key) > 1}
+        if twice:
+            raise ValueError(f"line {node.start_mark.line + 1}: given twice: {twice}")
+        return super().construct_mapping(node, deep)
+
+
+class _Plain(yaml.SafeDumper):
+    """Writes text as it stands, without quotes: an inline policy goes through the reader of policy files."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - as PyYAML declares it
+
+
+def read_scenario(path: Path) -> Scenario:
+    data = yaml.load(path.read_text(), Loader=_Strict)
+    return msgspec.convert(data, Scenario, strict=False)
+
+
+# -- data to commands ------------------------------------------------------------------------------------
+
+
+def policy_of(said: str | dict[str, Any]) -> PolicySpec:
+    if isinstance(said, str):
+        return load_builtin(said)
+    return load_policy(yaml.dump({"name": "inline"} | said, Dumper=_Plain), "inline")
+
+
+def nodes_of(said: NodesData) -> list[Node]:
+    names = [f"{said.name}{n}" for n in range(1, said.count + 1)] if said.count else [said.name]
+    capacity = _amounts(said)
+    labels = tuple(sorted(said.labels.items()))
+    return [Node(name, said.pool, capacity, labels, said.state) for name in names]
+
+
+def _amounts(said: NodesData | JobData) -> Amounts:
+    named = {"cpus": round(said.cpus * 1000), "gpus": round(said.gpus * 1000), "memory": parse_size(said.memory)}
+    return tuple(sorted((name, amount) for name, amount in (named | said.has).items() if amount))
+
+
+def submit_of(said: JobData) -> Submit:
+    spec = JobSpec(
+        user=said.user,
+        shape=Shape(_amounts(said), said.count, said.stack, _labels(said.where)),
+        limit_ms=parse_duration(said.limit or said.run),
+        pool=said.pool,
+        queue=said.queue,
+        klass=said.klass,
+        expected_ms=parse_duration(said.expected),
+        begin_ms=parse_duration(said.begin),
+        deadline_ms=parse_duration(said.deadline) if said.deadline else FOREVER_MS,
+        after=tuple(_after(one) for one in _listed(said.after)),
+        array=Array(_indices(said.array), said.at_once_max) if said.array else None,
+        held=said.held,
+        losses_max=said.losses_max,
+    )
+    return Submit(spec, said.id, said.key)
+
+
+def _labels(where: dict[str, Words]) -> Labels:
+    return tuple(sorted((label, tuple(sorted(_listed(values)))) for label, values in where.items()))
+
+
+def _listed(said: Words) -> list[str]:
+    return said if isinstance(said, list) else [said]
+
+
+def _after(said: str) -> After:
+    kind, _, job = said.rpartition(" ")
+    return After(int(job), AfterKind(kind or "ok"))
+
+
+def _indices(said: str) -> tuple[int, ...]:
+    indices: list[int] = []
+    for part in said.split(","):
+        first, _, last = part.partition("-")
+        indices.extend(range(int(first), int(last or first) + 1))
+    return tuple(indices)
+
+
+def commands_of(said: EventData) -> list[tuple[str, Command]]:
+    """What is sent, each with the name a refusal of it goes by."""
+    if said.cancel:
+        job, _, index = said.cancel.rstrip("]").partition("[")
+        return [(f"cancel {said.cancel}", Cancel(int(job), int(index) if index else -1, said.why))]
+    if said.hold:
+        return [(f"hold {said.hold}", Hold(said.hold, said.why))]
+    if said.release:
+        return [(f"release {said.release}", Release(said.release, said.why))]
+    if said.node:
+        return [(f"node {said.node}", SetNodeState(said.node, said.state, said.why))]
+    if said.add is not None:
+        return [(f"add {node.name}", SetNode(node)) for node in nodes_of(said.add)]
+    assert said.policy, f"the event at {said.at} says nothing"
+    return [("policy", ChangePolicy(policy_of(said.policy)))]
+
+
+def task_of(said: str) -> int:
+    job, _, index = said.rstrip("]").partition("[")
+    return task_key(int(job), int(index or 0))
