@@ -35,7 +35,7 @@ def _pool(pool: Pool) -> dict[str, Any]:
         state[name] = [(lane.key, lane.serial, tuple(lane.jobs)) for lane in state[name].values()]
     for name, value in state.items():
         if isinstance(value, dict | list | set):
-            state[name] = sorted(value) if isinstance(value, set) else _plain(value)
+            state[name] = sorted(value, key=repr) if isinstance(value, set) else _plain(value)
     return state
 
 

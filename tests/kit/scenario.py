@@ -42,7 +42,7 @@ def nodes_of(chooser: Chooser, *, pool: str = "p", even: bool = False) -> list[N
 def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
     cycle = Cycle()
     if cut and one_in(chooser, 6):
-        cycle = Cycle(starts_max=chooser.integer(1, 3), tries_max=chooser.integer(2, 9))
+        cycle = Cycle(starts_max=chooser.integer(1, 3))
     return PolicySpec(
         "drawn",
         Order(chooser.pick(tuple(OrderBy)), chooser.pick((0, 0, 15, 60))),

@@ -7,6 +7,7 @@ that are cut are left out: where a count runs out is the kernel's own affair.
 from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
+
 from tests.kit.slow_placer import Amounts, Chosen, chunks_on, place
 from tidegate.model.base import ARRAY_BITS, Value
 from tidegate.model.events import JobStarted, Placement, Promise
@@ -40,7 +41,9 @@ class Room:
         for run in world.runs.values():
             if run.pool == pool:  # one that should have ended holds on for another instant
                 end = max(run.expected_end, now + 1)
-                self.booked.append(Booking(run.start_ms, end, (run.rows, run.counts), world.jobs[run.task >> ARRAY_BITS]))
+                self.booked.append(
+                    Booking(run.start_ms, end, (run.rows, run.counts), world.jobs[run.task >> ARRAY_BITS])
+                )
 
     def at(self, time: int) -> list[Amounts]:
         room = [dict(node.capacity) for node in self.nodes]
@@ -68,9 +71,7 @@ class Room:
 
     def _chunks_at(self, time: int, job: Job) -> int:
         """Bookings without rows take chunks anywhere."""
-        free = sum(
-            chunks_on(node, room, job.spec.shape) for node, room in zip(self.nodes, self.at(time), strict=True)
-        )
+        free = sum(chunks_on(node, room, job.spec.shape) for node, room in zip(self.nodes, self.at(time), strict=True))
         nowhere = [b.job.spec.shape.count for b in self.booked if not b.chosen[0] and b.start <= time < b.end]
         return free - sum(nowhere)
 
@@ -112,6 +113,7 @@ class _Slow:
         self.starts: list[JobStarted] = []
         self.promises: dict[int, Promise] = {}
         self.standing: dict[int, Booking] = {}
+        self.passed: set[int] = set()  # arrays: their tasks are alike, so the first that has to wait stands for them
 
     def run(self) -> None:
         depth = self.policy.backfill.depth
@@ -124,12 +126,15 @@ class _Slow:
             if self.promises and not may_promise:
                 rest = tasks[at:]
                 break
-            if task in self.standing:
-                self.room.booked.remove(self.standing.pop(task))
-            if self._start(job, task):
+            stood = self.standing.pop(task, None)
+            if stood is not None:
+                self.room.booked.remove(stood)
+            if job.id in self.passed or self._start(job, task):
                 continue
+            if job.spec.array is not None:
+                self.passed.add(job.id)
             if may_promise:
-                self._promise(job, task)
+                self._promise(job, task, stood)
             if depth == 0:
                 break
         for booking in self.standing.values():
@@ -137,13 +142,12 @@ class _Slow:
         if self.policy.backfill.order is CandidateOrder.SHORTEST:
             rest.sort(key=lambda found: (found[0].estimate_ms, found[0].submit_ms, found[0].id))
         for job, task in rest:
-            self._start(job, task)
-        self._put_arrays_in_order(tasks)
+            if job.id not in self.passed:
+                self._start(job, task)
 
     def _stand(self, waits: dict[int, Job]) -> None:
         """Promises made before keep their room while they can, the earliest first."""
         kept = list(self._handed_on(waits))
-        rows = {node.name: row for row, node in enumerate(self.room.nodes)}
         for promise in sorted(kept, key=lambda promise: (promise.start_by, promise.task)):
             job, start = waits[promise.task], max(promise.start_by, self.now)
             chosen: Chosen | None
@@ -152,7 +156,7 @@ class _Slow:
                 if chosen is not None and self.room.counted:
                     chosen = ((), ())
             else:
-                chosen = tuple(rows[name] for name, _ in promise.nodes), tuple(n for _, n in promise.nodes)
+                chosen = self._rows(promise)
                 if not self._still_free(job, start, chosen):
                     chosen = None
             if chosen is not None:
@@ -165,22 +169,6 @@ class _Slow:
             mine = [promise for promise in known if promise.task >> ARRAY_BITS == job.id]
             tasks = [task for task in waits if task >> ARRAY_BITS == job.id]
             yield from (replace(promise, task=task) for promise, task in zip(mine, tasks, strict=False))
-
-    def _put_arrays_in_order(self, tasks: list[tuple[Job, int]]) -> None:
-        """Tasks of an array are alike: the first of them gets the earliest of what they all got."""
-        for job in dict.fromkeys(job for job, _ in tasks):
-            started = [at for at, start in enumerate(self.starts) if start.task >> ARRAY_BITS == job.id]
-            held = sorted((promise for task, promise in self.promises.items() if task >> ARRAY_BITS == job.id),
-                          key=lambda promise: (promise.start_by, promise.task))  # fmt: skip
-            got = {self.starts[at].task for at in started} | {promise.task for promise in held}
-            order = [task for _, task in tasks if task in got]
-            for task, at in zip(order, started, strict=False):
-                attempt = self.world.attempts.get(task, 0) + 1
-                self.starts[at] = replace(self.starts[at], task=task, attempt=attempt)
-            for promise in held:
-                del self.promises[promise.task]
-            for task, promise in zip(order[len(started) :], held, strict=True):
-                self.promises[task] = replace(promise, task=task)
 
     def _still_free(self, job: Job, start: int, chosen: Chosen) -> bool:
         shape, end = job.spec.shape, start + job.estimate_ms
@@ -202,11 +190,23 @@ class _Slow:
         self.starts.append(JobStarted(self.now, task, attempt, end, self.room.names(chosen), backfilled))
         return True
 
-    def _promise(self, job: Job, task: int) -> None:
+    def _promise(self, job: Job, task: int, stood: Booking | None) -> None:
+        """What is promised no sooner than before keeps its nodes."""
         found = self.room.earliest(job)
         if found is not None:
+            known = self._known(task) if stood is None else (stood.start, stood.chosen)
+            if known is not None and known[0] == found[0] and known[1][0] and found[1][0]:
+                found = known if self._still_free(job, *known) else found
             self.room.book(job, *found)
             self.promises[task] = Promise(task, found[0], self.room.names(found[1]))
+
+    def _known(self, task: int) -> tuple[int, Chosen] | None:
+        promise = self.world.promises.get(task)
+        return None if promise is None else (promise.start_by, self._rows(promise))
+
+    def _rows(self, promise: Promise) -> Chosen:
+        rows = {node.name: row for row, node in enumerate(self.room.nodes)}
+        return tuple(rows[name] for name, _ in promise.nodes), tuple(count for _, count in promise.nodes)
 
     def _turn(self, job: Job) -> tuple[int, int, int]:
         return self._rank(job), job.submit_ms, job.id
@@ -249,8 +249,8 @@ RANKS: dict[OrderBy, Callable[[PolicySpec, list[Node], Job, int], int]] = {
     OrderBy.FCFS: lambda _policy, _nodes, _job, _now: 0,
     OrderBy.SHORTEST: lambda _policy, _nodes, job, _now: job.estimate_ms,
     OrderBy.SMALLEST_AREA: lambda _policy, nodes, job, _now: job.estimate_ms * _share(nodes, job),
-    OrderBy.EXPANSION: lambda _policy, _nodes, job, now: -(
-        (now - job.submit_ms + job.estimate_ms << SHARE_BITS) // job.estimate_ms
+    OrderBy.EXPANSION: lambda _policy, _nodes, job, now: (
+        -((now - job.submit_ms + job.estimate_ms << SHARE_BITS) // job.estimate_ms)
     ),
     OrderBy.PRIORITY: lambda policy, _nodes, job, _now: job.submit_ms - _head_start(policy, job),
 }

@@ -3,13 +3,12 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
+
 from tests.kit.choose import Drawn, Seeded, one_in
 from tests.kit.faulty_engine import FaultyEngine
 from tests.kit.scenario import nodes_of, policy_of, spec_of
 from tests.kit.sim import Sim
-
-from msgspec.structs import replace
-
 from tidegate.core import decide as decide_module
 from tidegate.core.place import placer_for
 from tidegate.model.commands import Submit
@@ -64,7 +63,5 @@ def test_counting_equals_searching(seed: int, monkeypatch: pytest.MonkeyPatch):
         policy = replace(policy, backfill=Backfill(0), order=replace(policy.order, ageing_bound_ms=0))
     counted = choices(seed, nodes, policy)
     assert any(isinstance(event, JobStarted) for event in counted)
-    monkeypatch.setattr(
-        decide_module, "placer_for", lambda pool, by, now: placer_for(pool, by, now, counted=False)
-    )
+    monkeypatch.setattr(decide_module, "placer_for", lambda pool, by, now: placer_for(pool, by, now, counted=False))
     assert choices(seed, nodes, policy) == counted

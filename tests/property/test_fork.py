@@ -2,13 +2,13 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tests.kit import play
 from tests.kit.choose import Chooser, Drawn
 from tests.kit.deep import deep, difference
 from tests.kit.faulty_engine import STORM, FaultyEngine
 from tests.kit.scenario import nodes_of, policy_of
 from tests.kit.sim import Sim
-
 from tidegate.core.decide import decide
 from tidegate.core.memo import Memo
 from tidegate.world.apply import apply

@@ -6,6 +6,7 @@
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
 from tests.kit import play
 from tests.kit.choose import Drawn
 from tests.kit.faulty_engine import CALM, STORM, FaultyEngine

@@ -2,12 +2,11 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
+
 from tests.kit.choose import Chooser, Drawn, one_in
 from tests.kit.scenario import nodes_of, shape_of
 from tests.kit.slow_placer import Amounts, place
-
-from msgspec.structs import replace
-
 from tidegate.core.accept import accept
 from tidegate.core.decide import decide
 from tidegate.core.memo import Memo

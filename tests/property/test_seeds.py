@@ -7,6 +7,7 @@ import os
 import random
 
 import pytest
+
 from tests.kit.choose import Seeded
 from tests.kit.faulty_engine import CALM, STORM, FaultyEngine
 from tests.kit.play import STEPS
@@ -25,7 +26,7 @@ def run_time(task: int, attempt: int) -> int:
     return random.Random(task * 1000 + attempt).choice((1, 5, 10, 20, 20, 50, 130))
 
 
-def simulate(seed: int) -> None:
+def simulated(seed: int, steps: int = STEPS_PER_SEED) -> Sim:
     chooser = Seeded(seed)
     even = seed % 3 == 0
     nodes = nodes_of(chooser, even=even)
@@ -33,17 +34,18 @@ def simulate(seed: int) -> None:
         nodes += nodes_of(chooser, pool="q")
     engine = FaultyEngine(run_time, seed, CALM if seed % 5 == 2 else STORM)
     sim = Sim(engine, nodes, policy_of(chooser), Cadence.PER_EVENT if seed % 7 == 6 else Cadence.BATCHED)
-    for _ in range(STEPS_PER_SEED):
+    for _ in range(steps):
         chooser.pick(STEPS)(sim, chooser, even=even)
     sim.drain()
     numbers = sorted(sim.digests)
     sim.check_recovery([chooser.pick(numbers) for _ in range(20)])
+    return sim
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_seed(seed: int):
     try:
-        simulate(seed)
+        simulated(seed)
     except BaseException:
         print(f"\nrepeat with: SEED={seed} STEPS={STEPS_PER_SEED} .venv/bin/pytest tests/property/test_seeds.py")
         raise

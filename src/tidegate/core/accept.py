@@ -54,11 +54,20 @@ def _submit(world: World, command: cmd.Submit, now: int) -> Answer:
     if job_id in world.jobs or job_id in world.outcomes or not 0 < job_id < JOB_ID_MAX:
         return Refused(f"job id {job_id} is taken or out of range", "leave the id out: the next free one is given")
     spec = command.spec
-    refused = _check_spec(spec, now) or _check_room(world, spec)
+    pool = world.pools.get(spec.pool or default_pool(world))
+    if pool is None or spec.shape not in pool.fitting:
+        refused = _check_shape(world, spec)
+        if refused is not None:
+            return refused
+    refused = _check_times(spec, now)
     if refused is not None:
         return refused
     if not spec.pool:
         spec = replace(spec, pool=default_pool(world))
+    if spec.array is not None:
+        refused = _check_array(spec)
+        if refused is not None:
+            return refused
     if spec.after:
         unmet = _unmet(world, spec)
         if isinstance(unmet, Refused):
@@ -67,25 +76,17 @@ def _submit(world: World, command: cmd.Submit, now: int) -> Answer:
     return (ev.JobSubmitted(now, Job(job_id, now, estimate(world, spec, now), spec), command.key),)
 
 
-def _check_spec(spec: JobSpec, now: int) -> Refused | None:
-    shape = spec.shape
-    if not 0 < spec.limit_ms <= LIMIT_MAX_MS:
-        return Refused(f"time limit {spec.limit_ms} ms is out of range", "give a time limit above 0 and below 300 years")
-    if min(spec.expected_ms, spec.begin_ms, spec.deadline_ms, spec.losses_max) < 0:
+def _check_times(spec: JobSpec, now: int) -> Refused | None:
+    limit = spec.limit_ms
+    if not 0 < limit <= LIMIT_MAX_MS:
+        return Refused(f"time limit {limit} ms is out of range", "give a time limit above 0 and below 300 years")
+    if spec.expected_ms < 0 or spec.begin_ms < 0 or spec.losses_max < 0:
         return Refused("a time or a count is negative", "give times and counts that are not below 0")
-    if not 0 < shape.count <= CHUNKS_MAX:
-        return Refused(f"{shape.count} chunks asked for", f"ask for 1 to {CHUNKS_MAX}")
-    if not shape.chunk or not all(0 < amount <= AMOUNT_MAX for _, amount in shape.chunk):
-        return Refused("the job asks for no resource, or for an amount out of range", "ask for at least one cpu or gpu")
-    if not rises(name for name, _ in shape.chunk) or not rises(label for label, _ in shape.where):
-        return Refused("a resource or label is named twice, or not in order", "name each once, sorted by name")
-    if spec.deadline_ms < max(now, spec.begin_ms) + min(spec.expected_ms or spec.limit_ms, spec.limit_ms):
+    if spec.deadline_ms < max(now, spec.begin_ms) + min(spec.expected_ms or limit, limit):
         return Refused(
             "the deadline is earlier than the soonest possible end",
             "lower the time limit, or move the deadline or the earliest start",
         )
-    if spec.array is not None:
-        return _check_array(spec)
     return None
 
 
@@ -109,21 +110,25 @@ def default_pool(world: World) -> str:
     return min(world.pools, default="")
 
 
-def _check_room(world: World, spec: JobSpec) -> Refused | None:
-    """Would it fit if the pool were empty and every node up?"""
+def _check_shape(world: World, spec: JobSpec) -> Refused | None:
+    """Is it a sound shape, and would it fit if the pool were empty and every node up?"""
+    shape = spec.shape
+    if not 0 < shape.count <= CHUNKS_MAX:
+        return Refused(f"{shape.count} chunks asked for", f"ask for 1 to {CHUNKS_MAX}")
+    if not shape.chunk or not all(0 < amount <= AMOUNT_MAX for _, amount in shape.chunk):
+        return Refused("the job asks for no resource, or for an amount out of range", "ask for at least one cpu or gpu")
+    if not rises(name for name, _ in shape.chunk) or not rises(label for label, _ in shape.where):
+        return Refused("a resource or label is named twice, or not in order", "name each once, sorted by name")
     name = spec.pool or default_pool(world)
     pool = world.pools.get(name)
     if pool is None:
         known = ", ".join(sorted(world.pools)) or "none: there are no nodes yet"
         return Refused(f"there is no pool {name!r}", f"name one of: {known}")
-    shape = spec.shape
-    fits = pool.most.get(shape)
-    if fits is None:
-        need = world.need_of(shape.chunk)
-        if need is None or any(column >= len(pool.capacity) for column, _ in need):
-            missing = [r for r, _ in shape.chunk if world.columns.get(r, len(pool.capacity)) >= len(pool.capacity)]
-            return Refused(f"no node of pool {name!r} has {', '.join(missing)}", "ask for less, or for another pool")
-        fits = pool.most_chunks(shape, need)
+    need = world.need_of(shape.chunk)
+    if need is None or any(column >= len(pool.capacity) for column, _ in need):
+        missing = [r for r, _ in shape.chunk if world.columns.get(r, len(pool.capacity)) >= len(pool.capacity)]
+        return Refused(f"no node of pool {name!r} has {', '.join(missing)}", "ask for less, or for another pool")
+    fits = pool.count_most(shape, need)
     if fits >= shape.count:
         return None
     each = ", ".join(f"{amount} {resource}" for resource, amount in shape.chunk)

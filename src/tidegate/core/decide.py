@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush
 from itertools import chain, islice
 
 from tidegate.core import KERNEL
-from tidegate.core.memo import Memo, Ranking, Settled
+from tidegate.core.memo import Memo, Order, Ranking, Settled
 from tidegate.core.place import Chosen, Placer, Ranked, placer_for
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.decisions import Plan
@@ -46,9 +46,9 @@ def decide(world: World, memo: Memo, now: int) -> Plan:
 
 
 class _Cycle:
-    """What one cycle gathers over its pools, and its counts."""
+    """What one cycle gathers over its pools."""
 
-    __slots__ = ("cut", "now", "policy", "promised", "starts", "tries", "withdrawn", "world")
+    __slots__ = ("cut", "now", "policy", "promised", "starts", "withdrawn", "world")
 
     def __init__(self, world: World, now: int) -> None:
         self.world = world
@@ -57,36 +57,38 @@ class _Cycle:
         self.starts: list[JobStarted] = []
         self.promised: list[Promise] = []
         self.withdrawn: list[int] = []
-        self.tries = 0
         self.cut = ""
 
 
 def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
     """A full pass, or just the arrivals where nothing else could have changed."""
-    ranking, unchanged = memo.ranking(cycle.world, pool, cycle.now)
+    ranking, unchanged = memo.ranking(cycle.policy, pool, cycle.now)
     settled = memo.settled.get(pool.name)
     if settled is None or not unchanged or pool.freed or not _only_arrivals(settled, pool, ranking):
-        memo.settled.pop(pool.name, None)
+        if settled is not None:
+            del memo.settled[pool.name]
         if ranking.entries or pool.promised:
             placer = placer_for(pool, cycle.policy.fit.by, cycle.now)
             settled = _Pass(cycle, pool, placer).full(ranking.entries)
-            if not cycle.cut:
+            if settled is not None and not cycle.cut:
                 memo.settled[pool.name] = settled
     elif pool.fresh and cycle.policy.backfill.depth:
         fresh = settled.placer.sift([ranking.known[serial] for serial in pool.fresh])
         if fresh:
+            settled.placer.resume()
             _Pass(cycle, pool, settled.placer).candidates(fresh, [])
 
 
 def _only_arrivals(settled: Settled, pool: Pool, ranking: Ranking) -> bool:
     """Nothing that arrived could get a promise, or take the place of a job that was refused in its turn."""
     last = settled.last_refused
-    if last is None or (settled.room_for_promises and pool.grown):
+    if last is None or (settled.room_for_promises and pool.grown) or settled.placer.counted != pool.counted:
         return False
     known = ranking.known
     for serial in pool.changed:
         entry = known.get(serial)
-        if entry is not None and entry < last:  # compared as far as `last` goes: rank, submit, job
+        # Compared as far as `last` goes: rank, submit, job. A job past the ageing bound always gets a promise.
+        if entry is not None and (entry < last or entry[0] == AGED):
             return False
     return True
 
@@ -94,12 +96,12 @@ def _only_arrivals(settled: Settled, pool: Pool, ranking: Ranking) -> bool:
 class _Line:
     """How far the tasks of one lane have come in this pass."""
 
-    __slots__ = ("at", "blocked", "job", "lane", "task", "tasks", "world")
+    __slots__ = ("at", "job", "lane", "lifts", "task", "tasks", "world")
 
     def __init__(self, world: World, lane: Lane) -> None:
         self.world = world
         self.lane = lane
-        self.blocked = False  # refused once: its other jobs ask for the same
+        self.lifts = -1  # refused when room had come back so often: its other jobs ask for the same
         self.at = 0
         self._enter(lane.jobs[0])
 
@@ -118,6 +120,9 @@ class _Line:
             if task is not None:
                 self.task = task
                 return True
+        return self.next_job()
+
+    def next_job(self) -> bool:
         self.at += 1
         jobs = self.lane.jobs
         if self.at == len(jobs):
@@ -135,17 +140,18 @@ def array_tasks(world: World, job: Job) -> Iterator[int]:
         yield job.id << ARRAY_BITS | index
 
 
-Order = tuple[int, int, int]
-"""(rank, submit, job)"""
+SIFT_COST = 8
+"""One start refused costs about as much as sifting so many lanes."""
 Again = tuple[int, int, int, _Line]
 """The order of a lane's next job, which has its turn later."""
-Candidate = tuple[int, int, int, Lane, _Line | None]
+Candidate = tuple[int, int, int, int, int, Lane, _Line | None]
+"""As `Ranked`, by the order of candidates, and how far the lane is."""
 
 
 class _Pass:
     """One pool in one cycle."""
 
-    __slots__ = ("cycle", "last", "now", "placer", "policy", "pool", "promises", "standing", "world")
+    __slots__ = ("cycle", "last", "lifts", "moved", "now", "placer", "policy", "pool", "promises", "standing", "world")
 
     def __init__(self, cycle: _Cycle, pool: Pool, placer: Placer) -> None:
         self.cycle = cycle
@@ -156,28 +162,33 @@ class _Pass:
         self.now = cycle.now
         self.promises: dict[int, Promise] = {}
         self.standing: dict[int, tuple[int, Chosen]] = {}  # promises of earlier cycles that still hold
+        self.lifts = 0  # how often room came back: what was refused before may fit since
+        self.moved = False  # a standing promise did not just stay, so a second pass might choose better
         self.last: Order | None = None  # of the last job refused in its turn
 
-    def full(self, entries: list[Ranked]) -> Settled:
-        depth = self.policy.backfill.depth
-        if depth > 1 and self.pool.promised:
+    def full(self, entries: list[Ranked]) -> Settled | None:
+        """None: another pass at once might find more, so nothing is settled."""
+        depth, pool = self.policy.backfill.depth, self.pool
+        if depth > 1 and pool.promised:
             self._stand()
         at, again = self._heads(entries)
-        if self.promises or self.pool.promised:
+        if self.standing and not self.cycle.cut:
+            self._lift_the_rest()
+        if self.promises or pool.promised:
             self._record_promises()
         if depth and (at < len(entries) or again):
+            again = [turn for turn in again if turn[3].lifts != self.lifts]
             self.candidates(self.placer.sift(entries[at:]), again)
-        return Settled(self.placer, self.last, room_for_promises=len(self.promises) < depth)
+        return None if self.moved else Settled(self.placer, self.last, len(self.promises) < depth)
 
     # -- jobs in their turn ------------------------------------------------------------------------------
 
     def _heads(self, entries: list[Ranked]) -> tuple[int, list[Again]]:
         """Starts or promises in order of rank until promises run out; returns which lanes are left."""
-        depth = self.policy.backfill.depth
+        depth, cycle = self.policy.backfill.depth, self.cycle
         again: list[Again] = []
         at, end = 0, len(entries)
-        while (at < end or again) and not self.cycle.cut:
-            order: Order
+        while (at < end or again) and not cycle.cut:
             from_again = bool(again) and (at == end or again[0][:3] < entries[at][:3])
             order = again[0][:3] if from_again else entries[at][:3]
             may_promise = len(self.promises) < depth or order[0] == AGED
@@ -188,85 +199,99 @@ class _Pass:
             else:
                 line = _Line(self.world, entries[at][5])
                 at += 1
+            more = line.advance
             if not self._head(line, may_promise=may_promise):
                 self.last = order
                 if depth == 0:
                     break
-                if not line.blocked:
+                if line.lifts != self.lifts:
                     continue  # it would not fit even when all that runs has ended
-            if line.advance():
+                more = line.next_job  # tasks of an array are alike: the first that waits stands for them
+            if more():
                 job = line.job
                 turn = rank(self.policy, self.pool, line.lane, job, self.now)
                 heappush(again, (turn, job.submit_ms, job.id, line))
-        return at, [turn for turn in again if not turn[3].blocked]
+        return at, again
 
     def _head(self, line: _Line, *, may_promise: bool) -> bool:
-        """Starts the task, or promises it a start. False: refused; a refused line that got a promise is blocked."""
+        """Starts the task, or promises it a start. False: refused; with a promise if `lifts` of the line is set."""
         lane, task = line.lane, line.task
-        if self.standing:
-            standing = self.standing.pop(task, None)
-            if standing is not None:
-                self.placer.lift(lane, *standing)
-                line.blocked = False  # what stood for it may be what refused the others
-        if not line.blocked:
-            chosen = self._try(lane)
+        standing = self.standing.pop(task, None) if self.standing else None
+        if standing is not None:
+            self.placer.lift(lane, *standing)
+            self.lifts += 1
+        if line.lifts != self.lifts:
+            chosen = self.placer.start(lane, self.now + lane.estimate_ms)
             if chosen is not None:
                 self._started(line, chosen, backfilled=bool(self.promises))
+                self.moved |= standing is not None
                 return True
         if may_promise:
             promised = self.placer.promise(lane)
             if promised is not None:
-                line.blocked = True
-                start, chosen = promised
-                self.promises[task] = Promise(task, start, self._names(chosen))
+                line.lifts = self.lifts
+                self.promises[task] = promise = self._promise(lane, task, *promised)
+                self.moved |= standing is not None and self.world.promises.get(task) != promise
         return False
+
+    def _promise(self, lane: Lane, task: int, start: int, chosen: Chosen) -> Promise:
+        """A promise whose start is what it was keeps its nodes too, if they are free then."""
+        known = self.world.promises.get(task)
+        if known is not None and known.start_by == start and known.nodes and chosen[0]:
+            before = self._rows(known)
+            if before != chosen:
+                self.placer.lift(lane, start, chosen)
+                if self.placer.stand(lane, start, before) is not None:
+                    return known
+                self.placer.stand(lane, start, chosen)
+        return Promise(task, start, self._names(chosen))
 
     # -- jobs ahead of their turn ------------------------------------------------------------------------
 
     def candidates(self, entries: list[Ranked], again: list[Again]) -> None:
+        """Starts what fits beside the promises."""
         shortest = self.policy.backfill.order is CandidateOrder.SHORTEST
         by = 4 if shortest else 0
-        turns: list[Candidate] = [(e[by], e[1], e[2], e[5], None) for e in entries]
+        turns: list[Candidate] = [(e[by], e[1], e[2], e[3], e[4], e[5], None) for e in entries]
         for turn, submit, job_id, line in again:
-            turns.append((line.lane.estimate_ms if shortest else turn, submit, job_id, line.lane, line))
+            lane = line.lane
+            first = lane.estimate_ms if shortest else turn
+            turns.append((first, submit, job_id, lane.units, lane.estimate_ms, lane, line))
         if len(turns) > 1:
             heapify(turns)
-        while turns and not self.cycle.cut:
-            order, _, _, lane, done = heappop(turns)
-            chosen = self._try(lane)
+        now, placer, cycle = self.now, self.placer, self.cycle
+        refused = 0
+        while turns and not cycle.cut:
+            order, _, _, units, estimate, lane, done = heappop(turns)
+            chosen = placer.start(lane, now + estimate)
             if chosen is None:
+                refused += 1
+                if refused * SIFT_COST > len(turns):
+                    turns, refused = placer.sift(turns), 0
+                    heapify(turns)
                 continue
             line = done or _Line(self.world, lane)
             self._started(line, chosen, backfilled=True)
             if line.advance():
                 job = line.job
                 if not shortest:
-                    order = rank(self.policy, self.pool, lane, job, self.now)
-                heappush(turns, (order, job.submit_ms, job.id, lane, line))
+                    order = rank(self.policy, self.pool, lane, job, now)
+                heappush(turns, (order, job.submit_ms, job.id, units, estimate, lane, line))
 
     # -- what both do ------------------------------------------------------------------------------------
 
-    def _try(self, lane: Lane) -> Chosen | None:
-        cycle = self.cycle
-        cycle.tries += 1
-        if cycle.tries > cycle.policy.cycle.tries_max:
-            cycle.cut = "tries"
-            return None
-        return self.placer.start(lane, self.now + lane.estimate_ms)
-
     def _started(self, line: _Line, chosen: Chosen, *, backfilled: bool) -> None:
         cycle, task = self.cycle, line.task
-        attempt = self.world.attempts.get(task, 0) + 1
+        attempts = self.world.attempts
+        attempt = attempts[task] + 1 if task in attempts else 1
         end = self.now + line.lane.estimate_ms
         cycle.starts.append(JobStarted(self.now, task, attempt, end, self._names(chosen), backfilled))
-        if len(cycle.starts) >= cycle.policy.cycle.starts_max:
+        if len(cycle.starts) >= self.policy.cycle.starts_max:
             cycle.cut = "starts"
 
     def _names(self, chosen: Chosen) -> Placement:
         names = self.pool.names
         rows, counts = chosen
-        if not rows:
-            return ()
         if len(rows) == 1:
             return ((names[rows[0]], counts[0]),)
         return tuple([(names[row], count) for row, count in zip(rows, counts, strict=True)])
@@ -275,30 +300,39 @@ class _Pass:
 
     def _stand(self) -> None:
         """Room for the promises made before, earliest first; newcomers plan around them."""
+        jobs = self.world.jobs
         kept = [self.world.promises[task] for task in self.pool.promised]
         for promise in sorted(kept, key=lambda promise: (promise.start_by, promise.task)):
-            chosen = self.placer.stand(self._lane(promise.task), promise.start_by, self._rows(promise))
+            job, task = jobs[promise.task >> ARRAY_BITS], promise.task
+            if job.spec.array is not None:
+                task = next(array_tasks(self.world, job), task)  # a lost task may have come before it
+            chosen = self.placer.stand(self.pool.lanes[lane_key(job)], promise.start_by, self._rows(promise))
             if chosen is not None:
-                self.standing[promise.task] = (promise.start_by, chosen)
-
-    def _lane(self, task: int) -> Lane:
-        return self.pool.lanes[lane_key(self.world.jobs[task >> ARRAY_BITS])]
+                self.standing[task] = (promise.start_by, chosen)
+            else:
+                self.moved = True
 
     def _rows(self, promise: Promise) -> Chosen:
         row_of = self.pool.row_of
         return tuple([row_of[name] for name, _ in promise.nodes]), tuple([count for _, count in promise.nodes])
 
+    def _lift_the_rest(self) -> None:
+        """Their jobs are no longer among the first `depth`."""
+        for task, standing in self.standing.items():
+            lane = self.pool.lanes[lane_key(self.world.jobs[task >> ARRAY_BITS])]
+            self.placer.lift(lane, *standing)
+        self.lifts += 1
+        self.moved = True
+
     def _record_promises(self) -> None:
         """What changed against the promises the world knows of. A pass that was cut withdraws nothing."""
         cycle, known = self.cycle, self.world.promises
-        cycle.promised.extend(promise for task, promise in self.promises.items() if known.get(task) != promise)
-        if cycle.cut:
-            return
-        for task, standing in self.standing.items():  # its job is no longer among the first `depth`
-            self.placer.lift(self._lane(task), *standing)
-        if not self.pool.promised:
+        for task, promise in self.promises.items():
+            if known.get(task) != promise:
+                cycle.promised.append(promise)
+        if self.pool.promised.keys() <= self.promises.keys() or cycle.cut:
             return
         started = {start.task for start in cycle.starts}
-        cycle.withdrawn.extend(
-            task for task in self.pool.promised if task not in self.promises and task not in started
-        )
+        for task in self.pool.promised:
+            if task not in self.promises and task not in started:
+                cycle.withdrawn.append(task)

@@ -7,7 +7,6 @@ everything unconfirmed is derived again, and engines ignore what they have.
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.engine import Directive, Halt, Launch
 from tidegate.model.jobs import Outcome
-from tidegate.world.records import Run
 from tidegate.world.world import World
 
 
@@ -17,10 +16,7 @@ def directives(world: World, after: int = 0) -> list[Directive]:
         if seq <= after:
             break
         run = world.runs[task]
-        job = world.jobs[task >> ARRAY_BITS]
-        names = world.pools[run.pool].names
-        placement = _placement(names, run)
-        wanted.append(Launch(task, run.attempt, job, placement))
+        wanted.append(Launch(task, run.attempt, world.jobs[task >> ARRAY_BITS], run.nodes))
     wanted.reverse()
     for task, halt in world.halting.items():
         if halt.seq > after:
@@ -29,7 +25,3 @@ def directives(world: World, after: int = 0) -> list[Directive]:
         if seq > after:
             wanted.append(Halt(task, attempt, Outcome.LOST))
     return wanted
-
-
-def _placement(names: list[str], run: Run) -> tuple[tuple[str, int], ...]:
-    return tuple([(names[row], count) for row, count in zip(run.rows, run.counts, strict=True)])

@@ -15,6 +15,8 @@ from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
 from tidegate.world.world import World
 
+Order = tuple[int, int, int]
+"""(rank, submit, job)"""
 Ageing = tuple[int, int, Lane]
 """(submit, job, lane): the oldest job of a lane that has not passed the ageing bound."""
 
@@ -65,19 +67,22 @@ class Ranking:
 
 @dataclass(slots=True)
 class Settled:
-    """How a full pass over a pool ended."""
+    """How a full pass over a pool ended: everything that waits was refused under this placer."""
 
     placer: Placer
-    last_refused: tuple[int, int, int] | None  # the order of the last job refused in its turn
+    last_refused: Order | None  # of the last job refused in its turn
     room_for_promises: bool  # fewer promises were given than the policy allows
 
 
-@dataclass(slots=True)
 class Memo:
-    cycle: int = -1
-    policy_version: int = -1
-    rankings: dict[str, Ranking] = field(default_factory=dict)
-    settled: dict[str, Settled] = field(default_factory=dict)
+    __slots__ = ("cycle", "moving", "policy_version", "rankings", "settled")
+
+    def __init__(self) -> None:
+        self.cycle = -1
+        self.policy_version = -1
+        self.moving = False  # ranks change against each other while nothing happens
+        self.rankings: dict[str, Ranking] = {}
+        self.settled: dict[str, Settled] = {}
 
     def refresh(self, world: World) -> None:
         """Forgets everything unless it saw the last cycle and the policy is the same."""
@@ -85,17 +90,18 @@ class Memo:
             self.rankings.clear()
             self.settled.clear()
             self.policy_version = world.policy_version
+            self.moving = moves_with_time(world.policy)
 
-    def ranking(self, world: World, pool: Pool, now: int) -> tuple[Ranking, bool]:
+    def ranking(self, policy: PolicySpec, pool: Pool, now: int) -> tuple[Ranking, bool]:
         """The lanes in order as of now, and whether the order of what waited before is unchanged."""
-        policy = world.policy
         ranking = self.rankings.get(pool.name)
-        if ranking is None or pool.freed is None or moves_with_time(policy):
+        if ranking is None or pool.freed is None or self.moving:
             ranking = self.rankings[pool.name] = Ranking()
             for lane in pool.lanes.values():
                 ranking.update(policy, pool, lane, now)
             return ranking, False
         for lane in pool.changed.values():
             ranking.update(policy, pool, lane, now)
-        aged = bool(ranking.by_age) and ranking.age(policy, pool, now)
-        return ranking, not aged
+        if ranking.by_age:
+            return ranking, not ranking.age(policy, pool, now)
+        return ranking, True

@@ -4,7 +4,6 @@
 or None. `tests/kit/slow_placer.py` says the same in plain Python, and a property test holds them equal.
 """
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -27,6 +26,12 @@ WINDOW_ROWS = 128
 
 
 class Placer(Protocol):
+    counted: bool
+
+    def resume(self) -> None:
+        """Called before the placer of an earlier cycle is used again: what it started then has started."""
+        ...
+
     def sift(self, entries: Sequence[Ranked]) -> list[Ranked]:
         """Leaves out lanes that cannot start now. Necessary, not sufficient, and cheap: it sees all lanes."""
         ...
@@ -44,69 +49,97 @@ class Placer(Protocol):
         ...
 
 
-def placer_for(pool: Pool, by: FitBy, now: int, *, counted: bool | None = None) -> Placer:
-    if pool.counted if counted is None else counted:
-        return CountedPlacer(pool, by, now)
-    return ColumnPlacer(pool, by, now)
+def placer_for(pool: Pool, by: FitBy, now: int) -> Placer:
+    return CountedPlacer(pool, by, now) if pool.counted else ColumnPlacer(pool, by, now)
+
+
+NO_ROWS: Chosen = ((), ())
 
 
 class CountedPlacer:
     """Time is judged by counting chunks; nodes are chosen only for what starts now."""
 
+    __slots__ = ("at", "by", "draft", "pool", "room", "used")
+    counted = True
+
     def __init__(self, pool: Pool, by: FitBy, now: int) -> None:
         self.pool = pool
         self.by = by
         self.draft = CountedDraft(pool, now)
-        self.room: Columns | None = None if len(pool.names) == 1 else pool.free.copy()
+        self.resume()
+
+    def resume(self) -> None:
+        self.at, self.used = 0, 0  # first fit: how many open rows are used up, and chunks used of the next
+        self.room: Columns | None = None  # any other fit: by node, from the first start on
 
     def sift(self, entries: Sequence[Ranked]) -> list[Ranked]:
-        free, spare, short = self.draft.limits()
-        return [entry for entry in entries if entry[3] <= free and (entry[3] <= spare or entry[4] <= short)]
+        draft = self.draft
+        free = draft.free_now
+        if draft.times or draft.first is None:
+            return [entry for entry in entries if entry[3] <= free]
+        extra, window = draft.extra, draft.shadow - draft.now
+        return [entry for entry in entries if entry[3] <= free and (entry[3] <= extra or entry[4] <= window)]
 
     def start(self, lane: Lane, end: int) -> Chosen | None:
-        draft = self.draft
-        units = lane.units
-        if units > draft.free_now or (draft.times and units > draft.room_until(end)):
+        draft, units = self.draft, lane.units
+        if not draft.fits(units, end):
             return None
-        draft.take(draft.now, end, units)
+        draft.start(units, end)
+        if self.by is FitBy.FIRST:
+            return self._first_rows(units)
         if self.room is None:
-            return (0,), (units,)
+            self.room = self.pool.free.copy()
         chosen = choose(self.pool, lane, self.room, self.by)
         assert chosen is not None, "counted room is real room"
         take_rows(self.room, lane, chosen)
         return chosen
 
+    def _first_rows(self, units: int) -> Chosen:
+        """From the lowest open rows on. Its cost follows the rows taken, not the nodes there are."""
+        free, open_rows = self.pool.units_free, self.pool.open_rows
+        rows: list[int] = []
+        counts: list[int] = []
+        while units:
+            row = open_rows[self.at]
+            here = free[row] - self.used
+            rows.append(row)
+            if here > units:
+                counts.append(units)
+                self.used += units
+                break
+            counts.append(here)
+            units -= here
+            self.at += 1
+            self.used = 0
+        return tuple(rows), tuple(counts)
+
     def promise(self, lane: Lane) -> tuple[int, Chosen] | None:
-        start = self.draft.earliest(lane.shape.count, lane.estimate_ms)
-        if start is None:
-            return None
-        self.draft.take(start, start + lane.estimate_ms, lane.shape.count)
-        return start, ((), ())
+        start = self.draft.promise(lane.units, lane.estimate_ms)
+        return None if start is None else (start, NO_ROWS)
 
     def stand(self, lane: Lane, start: int, chosen: Chosen) -> Chosen | None:
-        draft = self.draft
-        if not draft.times:
-            draft.lay_out()
-        start = max(start, draft.now)
-        first = max(0, bisect_left(draft.times, start + 1) - 1)
-        if min(draft.free[first : bisect_left(draft.times, start + lane.estimate_ms)]) < lane.shape.count:
-            return None
-        draft.take(start, start + lane.estimate_ms, lane.shape.count)
-        return (), ()
+        start = max(start, self.draft.now)
+        return NO_ROWS if self.draft.keep(start, start + lane.estimate_ms, lane.units) else None
 
     def lift(self, lane: Lane, start: int, chosen: Chosen) -> None:
         start = max(start, self.draft.now)
-        self.draft.take(start, start + lane.estimate_ms, -lane.shape.count)
+        self.draft.take(start, start + lane.estimate_ms, -lane.units)
 
 
 class ColumnPlacer:
     """Time and nodes are judged together, on columns."""
+
+    __slots__ = ("by", "cursors", "draft", "pool")
+    counted = False
 
     def __init__(self, pool: Pool, by: FitBy, now: int) -> None:
         self.pool = pool
         self.by = by
         self.draft = ColumnDraft(pool, now)
         self.cursors: dict[int, int] = {}  # serial of a lane -> the first row that may still hold a chunk
+
+    def resume(self) -> None:
+        pass
 
     def sift(self, entries: Sequence[Ranked]) -> list[Ranked]:
         refused, rows = self.cursors, len(self.pool.names)

@@ -50,7 +50,10 @@ class Loop:
         self.unanswered: list[tuple[Command, tuple[Event, ...] | Refused]] = []
         self.delivered = 0  # directives up to this event number are with the engine
         self.unfinished = False  # the last cycle was cut, and got somewhere
-        self.due_at: int | None = 0  # when time alone will next make something true
+        # When each will next have something to say, as far as it can tell; None: at any time, or never.
+        self.due_at: int | None = 0
+        self.engine_at: int | None = None
+        self.inbox_at: int | None = None
 
     def run(self) -> None:
         while self.turn():
@@ -64,18 +67,21 @@ class Loop:
         else:
             self._batched(now)
         self.journal.flush()
-        self._act(now)
-        self.due_at = next_due(self.world)
+        if self.unanswered or self.world.ordered > self.delivered:
+            self._act(now)
         return self.clock.wait(now if self.unfinished else self._next_at())
 
     # -- the two cadences --------------------------------------------------------------------------------
 
     def _batched(self, now: int) -> None:
-        for report in self.engine.reports(now):
-            self._reconcile(report, now)
-        self._let_time_pass(now)
-        for command in self.inbox.take(now, COMMANDS_PER_TURN_MAX):
-            self._accept(command, now)
+        if self.engine_at is None or self.engine_at <= now:
+            for report in self.engine.reports(now):
+                self._reconcile(report, now)
+        if self.world.ripe or (self.due_at is not None and self.due_at <= now):
+            self._let_time_pass(now)
+        if self.inbox_at is None or self.inbox_at <= now:
+            for command in self.inbox.take(now, COMMANDS_PER_TURN_MAX):
+                self._accept(command, now)
         self._cycle(now)
 
     def _per_event(self, now: int) -> None:
@@ -142,20 +148,22 @@ class Loop:
         self.unfinished = bool(plan.cycle.cut and plan.starts)
 
     def _act(self, now: int) -> None:
-        if self.unanswered:
-            for command, answer in self.unanswered:
-                self.inbox.answer(command, answer)
-            self.unanswered.clear()
+        for command, answer in self.unanswered:
+            self.inbox.answer(command, answer)
+        self.unanswered.clear()
         wanted = directives(self.world, self.delivered)
         self.delivered = self.world.seq
         if wanted:
             self.engine.deliver(wanted, now)
 
     def _next_at(self) -> int | None:
-        soonest = self.due_at
-        for time in (self.inbox.next_at(), self.engine.next_at()):
-            if time is not None and (soonest is None or time < soonest):
-                soonest = time
+        """The soonest of what is known to come."""
+        self.inbox_at, self.engine_at = self.inbox.next_at(), self.engine.next_at()
+        soonest = self.due_at = next_due(self.world)
+        if self.inbox_at is not None and (soonest is None or self.inbox_at < soonest):
+            soonest = self.inbox_at
+        if self.engine_at is not None and (soonest is None or self.engine_at < soonest):
+            soonest = self.engine_at
         return soonest
 
 

@@ -101,7 +101,6 @@ class Cycle(Value, frozen=True, gc=False, forbid_unknown_fields=True):
     """Where one pass stops, in counts; the next pass goes on from there."""
 
     starts_max: Annotated[int, Meta(ge=1, description="jobs started in one pass")] = 100_000
-    tries_max: Annotated[int, Meta(ge=1, description="placements tried in one pass")] = 1_000_000
     why: str = ""
 
 

@@ -2,16 +2,18 @@
 
 from bisect import bisect_right, insort
 from collections import deque
-from typing import assert_never
+from itertools import islice
+from typing import Any, assert_never
 
 from msgspec.structs import replace
 
 from tidegate.model import events as ev
 from tidegate.model.base import ARRAY_BITS, FOREVER_MS, index_of, job_of
 from tidegate.model.jobs import After, AfterKind, Job, Outcome
+from tidegate.world.digest import Notes
 from tidegate.world.lanes import Lane, LaneKey, lane_key
-from tidegate.world.pool import Pool
-from tidegate.world.records import ArrayState, HaltAsked, LastRuns, Parked, Run
+from tidegate.world.pool import FITTING_KEPT, Pool
+from tidegate.world.records import NO_RUNS, ArrayState, HaltAsked, LastRuns, Parked, Run
 from tidegate.world.world import KEYS_EXPIRE_MS, OUTCOMES_KEPT, USERS_KEPT, World
 
 
@@ -39,13 +41,14 @@ def apply(world: World, event: ev.Event) -> None:
             world.ripe.clear()
         case ev.HaltRequested():
             world.halting[event.task] = HaltAsked(event.attempt, event.outcome, world.seq)
+            world.ordered = world.seq
             world.digest.halting.touched.add(event.task)
         case ev.AttemptLost():
             _attempt_lost(world, event)
         case ev.NodeChanged():
             _node_changed(world, event)
         case ev.StraySeen():
-            world.strays[event.task, event.attempt] = world.seq
+            world.strays[event.task, event.attempt] = world.ordered = world.seq
             world.digest.strays.touched.add((event.task, event.attempt))
         case ev.StrayGone():
             world.strays.pop((event.task, event.attempt), None)
@@ -176,12 +179,14 @@ def _job_started(world: World, event: ev.JobStarted) -> None:
         counts = tuple([count for _, count in event.nodes])
     key = lane_key(job)
     lane = pool.lanes[key]
+    seq = world.seq
     run = Run(
-        task, event.attempt, spec.pool, event.at, event.expected_end, rows, counts, lane.need, lane.plain, world.seq
-    )
+        task, event.attempt, spec.pool, event.at, event.expected_end, event.nodes, rows, counts,
+        lane.need, lane.plain, seq,
+    )  # fmt: skip
     world.runs[task] = run
     pool.occupy(run)
-    world.launching[task] = world.seq
+    world.launching[task] = world.ordered = world.seq
     digest = world.digest
     digest.runs.touched.add(task)
     if pool.promised:
@@ -193,8 +198,12 @@ def _job_started(world: World, event: ev.JobStarted) -> None:
     else:
         state = world.arrays[job.id]
         index = index_of(task)
-        returned = tuple(i for i in state.returned if i != index)
-        started = state.started + (len(returned) == len(state.returned))
+        returned, started = state.returned, state.started
+        if index in returned:
+            returned = tuple(i for i in returned if i != index)
+        else:
+            assert spec.array.indices[started] == index, "tasks of an array start in order"
+            started += 1
         _set_array(world, job, ArrayState(started, returned, state.running + 1, state.ended, state.failed))
 
 
@@ -204,7 +213,10 @@ def _job_ended(world: World, event: ev.JobEnded) -> None:
     run = world.runs.pop(task, None)
     if run is None:
         assert job.spec.array is not None, "a single job that never started is dropped"
-        _promise_over(world, world.pools[job.spec.pool], task)
+        pool = world.pools[job.spec.pool]
+        _promise_over(world, pool, task)
+        pool.freed = None  # what was planned around it must be looked at again
+        world.stirred[pool.name] = pool
         if world.attempts.pop(task, None) is not None:
             world.digest.attempts.gone(task)
     else:
@@ -277,10 +289,8 @@ def _job_gone(world: World, job: Job, outcome: Outcome) -> None:
     outcomes = world.outcomes
     outcomes[job.id] = outcome
     digest.outcomes.touched.add(job.id)
-    if len(outcomes) > OUTCOMES_KEPT:
-        oldest = next(iter(outcomes))
-        del outcomes[oldest]
-        digest.outcomes.gone(oldest)
+    if len(outcomes) >= 2 * OUTCOMES_KEPT:
+        _forget(outcomes, digest.outcomes, OUTCOMES_KEPT)
     if world.dependents:
         for dependent in world.dependents.pop(job.id, ()):
             digest.dependents.gone(job.id)
@@ -317,13 +327,20 @@ def satisfied(after: After, outcome: Outcome) -> bool:
 
 def _remember_run(world: World, user: str, at: int, run: Run) -> None:
     known = world.last_runs
-    last = known.pop(user, None) or LastRuns(-1, (), ())
-    known[user] = last.ending(at, run.seq, at - run.start_ms)
+    last = known.get(user)
+    known[user] = NO_RUNS.ending(at, run.seq, at - run.start_ms) if last is None else last.ending(
+        at, run.seq, at - run.start_ms
+    )
     world.digest.last_runs.touched.add(user)
-    if len(known) > USERS_KEPT:
-        oldest = next(iter(known))
-        del known[oldest]
-        world.digest.last_runs.gone(oldest)
+    if len(known) >= 2 * USERS_KEPT:
+        _forget(known, world.digest.last_runs, USERS_KEPT)
+
+
+def _forget(records: dict[Any, Any], notes: Notes, kept: int) -> None:
+    """The oldest, many at once: taking the first of a dict one by one gets slower with every one taken."""
+    for key in list(islice(records, len(records) - kept)):
+        del records[key]
+        notes.gone(key)
 
 
 def _attempt_lost(world: World, event: ev.AttemptLost) -> None:
@@ -391,6 +408,8 @@ def enter_lane(world: World, job: Job) -> None:
 def _new_lane(world: World, pool: Pool, key: LaneKey, job: Job) -> None:
     shape = key[2]
     need = world.need_of(shape.chunk)
+    if len(pool.fitting) < FITTING_KEPT:
+        pool.fitting.add(shape)  # it was accepted, so it fits
     assert need is not None, "accept refuses what no node ever had"
     plain = shape.stack and not shape.where
     pool.join(need, plain=plain)

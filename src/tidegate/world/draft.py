@@ -6,10 +6,11 @@ and a property test holds them equal.
 """
 
 from bisect import bisect_left, bisect_right
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 
+from tidegate.model.base import FOREVER_MS
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import SCALAR_ROWS_MAX, Columns, Mask, Pool, chunks_by_row
 from tidegate.world.records import Need
@@ -18,35 +19,99 @@ Rows = tuple[int, ...]
 
 
 class CountedDraft:
-    """Free chunks over time: `free[i]` holds from `times[i]` up to `times[i + 1]`.
+    """Free chunks over time, in as few numbers as the promises made so far need.
 
-    The steps are laid out when a promise first needs them; until then only `free_now` counts.
+    No promise: what is free now. One, from `shadow` on: then also `extra`, what is free at `shadow` beside it.
+    More: steps, `free[i]` chunks from `times[i]` up to `times[i + 1]`.
     """
 
-    __slots__ = ("free", "free_now", "grows", "now", "pool", "taken", "times")
+    __slots__ = ("extra", "first", "free", "free_now", "now", "pool", "shadow", "taken", "times")
 
     def __init__(self, pool: Pool, now: int) -> None:
         self.pool = pool
         self.now = now
         self.free_now = pool.free_units
-        self.taken: list[tuple[int, int]] = []  # (end, chunks), until the steps are laid out
+        self.shadow = FOREVER_MS
+        self.extra = 0
+        self.first: tuple[int, int, int] | None = None  # the one promise: (start, end, chunks)
+        self.taken: list[tuple[int, int]] = []  # (end, chunks) of what was started, until there are steps
         self.times: list[int] = []
         self.free: list[int] = []
-        self.grows = True  # nothing is promised: room only grows with time
+
+    def fits(self, units: int, end: int) -> bool:
+        """Are so many chunks free in every instant from now to `end`?"""
+        if units > self.free_now:
+            return False
+        if self.times:
+            return units <= min(self.free[: bisect_left(self.times, end)])
+        return end <= self.shadow or units <= self.extra
+
+    def start(self, units: int, end: int) -> None:
+        if self.times:
+            self.take(self.now, end, units)
+            return
+        self.free_now -= units
+        self.taken.append((end, units))
+        if end > self.shadow:
+            self.extra -= units
+
+    def promise(self, units: int, duration: int) -> int | None:
+        """Keeps so many chunks free from the earliest time on at which they are for `duration`."""
+        if self.first is None and not self.times:
+            return self._first_promise(units, duration)
+        self.lay_out()
+        start = self._earliest(units, duration)
+        if start is not None:
+            self.take(start, start + duration, units)
+        return start
+
+    def _first_promise(self, units: int, duration: int) -> int | None:
+        """While nothing is promised room only grows: add up what ends until it is enough."""
+        units_at, free = self.pool.units_at, self.free_now
+        taken = sorted(self.taken)
+        taken.append((FOREVER_MS, 0))
+        at = 0
+        for end in self.pool.end_times:
+            while taken[at][0] < end:
+                free += taken[at][1]
+                if free >= units and taken[at + 1][0] > taken[at][0]:
+                    return self._keep_first(taken[at][0], duration, units, free)
+                at += 1
+            free += units_at[end]
+            if free >= units:
+                while taken[at][0] == end:
+                    free += taken[at][1]
+                    at += 1
+                return self._keep_first(max(end, self.now + 1), duration, units, free)
+        for (end, more), (following, _) in pairwise(taken[at:]):
+            free += more
+            if free >= units and following > end:
+                return self._keep_first(end, duration, units, free)
+        return None
+
+    def _keep_first(self, start: int, duration: int, units: int, free: int) -> int:
+        self.shadow, self.extra = start, free - units
+        self.first = (start, start + duration, units)
+        return start
 
     def lay_out(self) -> None:
+        """Makes the steps, if there are none yet."""
+        if self.times:
+            return
         pool, now = self.pool, self.now
         ends = pool.end_times
-        overdue = bisect_right(ends, now) if ends and ends[0] <= now else 0
+        overdue = bisect_right(ends, now)
         self.times = [now, *ends[overdue:]]
-        self.free = list(accumulate(map(pool.units_at.__getitem__, self.times[1:]), initial=pool.free_units))
+        free = self.free_now + sum(units for _, units in self.taken)
+        self.free = list(accumulate(map(pool.units_at.__getitem__, self.times[1:]), initial=free))
         if overdue:  # runs that should have ended: they may at any moment, but not yet
-            self.take(now, now + 1, 0)
+            at = self._cut(now + 1)
             late = sum(pool.units_at[end] for end in ends[:overdue])
-            self.free[1:] = [free + late for free in self.free[1:]]
-        taken, self.taken = self.taken, []
-        for end, units in taken:
+            self.free[at:] = [free + late for free in self.free[at:]]
+        for end, units in self.taken:
             self.take(now, end, units)
+        if self.first is not None:
+            self.take(*self.first)
 
     def _cut(self, time: int) -> int:
         """The index of the step that begins at `time`, made if there is none."""
@@ -56,44 +121,26 @@ class CountedDraft:
             self.free.insert(at, self.free[at - 1])
         return at
 
-    def room_until(self, end: int) -> int:
-        """Chunks that are free in every instant from now to `end`."""
-        if not self.times:
-            return self.free_now
-        return min(self.free[: bisect_left(self.times, end)])
-
-    def limits(self) -> tuple[int, int, int]:
-        """(free now, free for ever, how long at least all that is free now stays free)."""
-        if not self.times:
-            return self.free_now, self.free_now, 0
-        free, spare = self.free_now, min(self.free)
-        if spare == free:
-            return free, spare, 0
-        drop = next(at for at, units in enumerate(self.free) if units < free)
-        return free, spare, self.times[drop] - self.now
-
     def take(self, start: int, end: int, units: int) -> None:
-        if not self.times:
-            self.taken.append((end, units))
-            self.free_now -= units
-            return
+        """On the steps. A negative amount gives back."""
         first = self._cut(start)
-        if first:
-            self.grows = False
         free = self.free
         for at in range(first, self._cut(end)):
             free[at] -= units
         self.free_now = free[0]
 
-    def earliest(self, units: int, duration: int) -> int | None:
-        """The first time from which `units` are free for `duration`."""
-        if not self.times:
-            self.lay_out()
+    def keep(self, start: int, end: int, units: int) -> bool:
+        """Keeps a promise made earlier, if there is room for it still."""
+        self.lay_out()
+        first = bisect_right(self.times, start) - 1
+        if min(self.free[first : bisect_left(self.times, end)]) < units:
+            return False
+        self.take(start, end, units)
+        return True
+
+    def _earliest(self, units: int, duration: int) -> int | None:
         times, free = self.times, self.free
         at, steps = 0, len(times)
-        if self.grows:
-            at = bisect_left(free, units)
-            return times[at] if at < steps else None
         while at < steps:
             if free[at] < units:
                 at += 1

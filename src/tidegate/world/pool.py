@@ -17,16 +17,17 @@ from tidegate.world.records import Need, Run
 CLOSED = 1 << 50
 Columns = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-SHAPES_KEPT = 10_000
+FITTING_KEPT = 10_000
 SCALAR_ROWS_MAX = 12
 """Up to this many rows, plain integers are quicker than one numpy call."""
 
 
 class Pool:
     __slots__ = (
-        "buffer", "capacity", "cells", "changed", "closed", "end_times", "free_units", "freed", "fresh", "grown", "kinds",
-        "lane_serial", "lanes", "masks", "most", "name", "names", "nodes", "odd", "promised", "row_of", "runs_at",
-        "strained", "total", "unit", "units_at",
+        "buffer", "capacity", "cells", "changed", "closed", "end_times", "free_units", "freed", "fitting", "fresh", "grown",
+        "kinds",
+        "lane_serial", "lanes", "masks",  "name", "names", "nodes", "odd", "open_rows", "promised", "row_of", "runs_at",
+        "strained", "total", "unit", "units_at", "units_free",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -34,7 +35,7 @@ class Pool:
         self.names: list[str] = []
         self.nodes: list[Node] = []  # by row
         self.masks: dict[Labels, Mask] = {}  # rows whose labels match, as far as asked
-        self.most: dict[Shape, int] = {}  # chunks the empty pool holds, as far as asked
+        self.fitting: set[Shape] = set()  # shapes known to fit in the empty pool
         self.promised: dict[int, None] = {}  # tasks of this pool that hold a promise
         self.row_of: dict[str, int] = {}
         self.buffer: Columns = np.zeros((0, 0), np.int64)
@@ -51,7 +52,9 @@ class Pool:
         self.odd = 0  # how many lanes and runs of any other kind
         self.unit: Need | None = None  # the only kind, if there is just one and nothing odd
         self.strained = False  # a node is closed, or runs more than it has: what ends may not come back as room
-        self.free_units = 0  # chunks of the one kind that are free
+        self.free_units = 0  # chunks of the one kind that are free,
+        self.units_free: list[int] = []  # by row,
+        self.open_rows: list[int] = []  # and the rows that have any
         # What changed since the last cycle; cleared by CycleRan.
         self.changed: dict[int, Lane] = {}  # by serial: lanes that are not what they were
         self.fresh: dict[int, Lane] = {}  # those of them that had nothing waiting
@@ -64,7 +67,7 @@ class Pool:
         twin.names = self.names.copy()
         twin.nodes = self.nodes.copy()
         twin.masks = self.masks.copy()
-        twin.most = self.most.copy()
+        twin.fitting = self.fitting
         twin.promised = self.promised.copy()
         twin.row_of = self.row_of.copy()
         twin.total = self.total  # replaced, never written in place
@@ -79,8 +82,9 @@ class Pool:
         twin.units_at = self.units_at.copy()
         twin.kinds, twin.odd = self.kinds.copy(), self.odd
         twin.unit, twin.strained, twin.free_units = self.unit, self.strained, self.free_units
-        twin.changed, twin.fresh, twin.grown = {}, {}, False
-        twin.freed = None
+        twin.units_free, twin.open_rows = self.units_free.copy(), self.open_rows.copy()
+        twin.changed, twin.fresh, twin.grown = self.changed.copy(), self.fresh.copy(), self.grown
+        twin.freed = None if self.freed is None else self.freed.copy()
         return twin
 
     @property
@@ -95,7 +99,7 @@ class Pool:
         if row is None:
             row = self._add_row(node)
         self.nodes[row] = node
-        self.masks, self.most = {}, {}
+        self.masks, self.fitting = {}, set()
         self._widen(len(capacity))
         total = self.total.copy()
         for column, amount in enumerate(capacity):
@@ -140,15 +144,12 @@ class Pool:
             mask = self.masks[where] = np.array(rows, np.bool_)
         return mask
 
-    def most_chunks(self, shape: Shape, need: Need) -> int:
-        """How many chunks fit when nothing runs and every node is up; at most SHAPES_KEPT answers are kept."""
+    def count_most(self, shape: Shape, need: Need) -> int:
+        """How many chunks fit when nothing runs and every node is up."""
         chunks = chunks_by_row(self.total, need)
         if shape.where:
             chunks = chunks * self.rows_matching(shape.where)
-        if len(self.most) >= SHAPES_KEPT:
-            self.most = {}
-        most = self.most[shape] = int((chunks if shape.stack else np.minimum(chunks, 1)).sum())
-        return most
+        return int((chunks if shape.stack else np.minimum(chunks, 1)).sum())
 
     # -- counting: while all that is alive is made of one stackable chunk, room is one number -------------
 
@@ -188,7 +189,10 @@ class Pool:
         free = self.free
         self.strained = bool(self.closed) or bool(free.size and free.min() < 0)
         if self.unit is not None:
-            self.free_units = int(chunks_by_row(free, self.unit).sum())
+            chunks = chunks_by_row(free, self.unit)
+            self.free_units = int(chunks.sum())
+            self.units_free = chunks.tolist()
+            self.open_rows = np.flatnonzero(chunks).tolist()
 
     # -- runs --------------------------------------------------------------------------------------------
 
@@ -211,7 +215,12 @@ class Pool:
             row, count = run.rows[0], sign * run.counts[0]
             for column, amount in run.need:
                 self.cells[column][row] += amount * count
+            if self.unit is not None:
+                self._shift_units(row, count)
             return
+        if self.unit is not None:
+            for row, count in zip(run.rows, run.counts, strict=True):
+                self._shift_units(row, sign * count)
         if len(run.rows) <= SCALAR_ROWS_MAX:
             for column, amount in run.need:
                 cells = self.cells[column]
@@ -222,6 +231,14 @@ class Pool:
         rows, counts = np.array(run.rows), np.array(run.counts)
         for column, amount in run.need:
             self.buffer[column, rows] += sign * amount * counts
+
+    def _shift_units(self, row: int, change: int) -> None:
+        before = self.units_free[row]
+        after = self.units_free[row] = before + change
+        if not after:
+            del self.open_rows[bisect_left(self.open_rows, row)]
+        elif not before:
+            insort(self.open_rows, row)
 
     def expect(self, run: Run) -> int:
         """Notes when the run should end; returns its chunks."""

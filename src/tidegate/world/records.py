@@ -1,6 +1,7 @@
 """The records of live things. Frozen: a fork shares them, and a change replaces one."""
 
 from tidegate.model.base import Value
+from tidegate.model.events import Placement
 from tidegate.model.jobs import After, Outcome
 
 Need = tuple[tuple[int, int], ...]
@@ -15,7 +16,8 @@ class Run(Value, frozen=True, gc=False):
     pool: str
     start_ms: int
     expected_end: int
-    rows: tuple[int, ...]
+    nodes: Placement
+    rows: tuple[int, ...]  # the same, as rows of the pool, with the chunks on each
     counts: tuple[int, ...]
     need: Need
     plain: bool  # stackable chunks without constraints
@@ -79,3 +81,6 @@ class LastRuns(Value, frozen=True, gc=False):
             return LastRuns(at, ((seq, run_ms),), self.after())
         latest = sorted((*self.ended, (seq, run_ms)), reverse=True)
         return LastRuns(at, tuple(latest[:2]), self.before)
+
+
+NO_RUNS = LastRuns(-1, (), ())

@@ -10,10 +10,10 @@ from tidegate.world.pool import Pool
 from tidegate.world.records import ArrayState, HaltAsked, LastRuns, Need, Parked, Run
 
 OUTCOMES_KEPT = 10_000
-"""Ended jobs whose outcome is remembered, for dependencies that are submitted later."""
+"""So many ended jobs at least, and twice as many at most, are remembered for dependencies submitted later."""
 KEYS_EXPIRE_MS = 24 * 3_600_000
 USERS_KEPT = 100_000
-"""Users whose last run times are remembered; the one not seen for longest goes first."""
+"""So many users at least have their last run times remembered; the ones first seen go first."""
 
 
 class World:
@@ -39,8 +39,9 @@ class World:
         self.dependents: dict[int, tuple[int, ...]] = {}
         self.outcomes: dict[int, Outcome] = {}
         self.keys: dict[str, tuple[int, int]] = {}  # idempotency key -> (job, expiry), oldest first
-        self.last_runs: dict[str, LastRuns] = {}  # by user, the one seen longest ago first
+        self.last_runs: dict[str, LastRuns] = {}  # by user
         # Derived from the records above, kept for speed only.
+        self.ordered = 0  # the number of the last event that an engine has to act on
         self.launching: dict[int, int] = {}  # task -> event number of a start the engine has not confirmed
         self.timers: list[tuple[int, int]] = []  # (when to look, job), sorted
         self.ripe: dict[int, None] = {}  # parked jobs whose conditions changed
@@ -54,7 +55,7 @@ class World:
         for name, value in self.__dict__.items():
             twin.__dict__[name] = value.copy() if isinstance(value, dict | list) else value
         twin.pools = {name: pool.fork() for name, pool in self.pools.items()}
-        twin.stirred = dict(twin.pools)
+        twin.stirred = {name: twin.pools[name] for name in self.stirred}
         twin.digest = self.digest.fork()
         self.token, twin.token = object(), object()
         return twin
