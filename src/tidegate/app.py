@@ -8,6 +8,7 @@ import resource
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tidegate.engines.virtual import VirtualEngine
 from tidegate.journals.memory import Tee
 from tidegate.journals.sqlite import JournalError, SqliteJournal
 from tidegate.lab.generate import GenerateError, GenerateOptions, write_swf
+from tidegate.lab.measure import Row
 from tidegate.lab.replay import Machine, News, Outcome, ScheduleFile, Wiring, first_arrivals, replay
 from tidegate.lab.traces import read_trace
 from tidegate.lab.traces.journal import workload_from_events
@@ -22,11 +24,18 @@ from tidegate.lab.workload import Filter, Runtimes, TraceError, TraceOptions, Wo
 from tidegate.loop.loop import Cadence
 from tidegate.model.nodes import Node
 from tidegate.model.policy import PolicySpec
-from tidegate.wire.policy_file import PolicyError, builtin_names, dump_policy, load_builtin, read_policy
+from tidegate.wire.policy_file import (
+    PolicyError,
+    builtin_names,
+    dump_policy,
+    inspect_policy,
+    load_builtin,
+    read_policy,
+)
 
 __all__ = [
     "Cadence", "Filter", "GenerateError", "GenerateOptions", "JournalError", "Machine", "PolicyError", "ReplayWish",
-    "Replayed", "Runtimes", "TraceError", "TraceOptions", "builtin_names", "dump_policy", "load_builtin",
+    "Replayed", "Runtimes", "TraceError", "TraceOptions", "builtin_names", "dump_policy", "inspect_policy", "load_builtin",
     "prepare", "read_policy", "run_replays", "write_swf",
 ]  # fmt: skip
 
@@ -85,25 +94,37 @@ def is_journal(path: Path) -> bool:
         return False  # the trace reader says what is wrong with it
 
 
-def run_replays(prepared: Prepared, news: Callable[[PolicySpec], News | None] | None = None) -> Iterator[Replayed]:
+def run_replays(
+    prepared: Prepared,
+    news: Callable[[PolicySpec], News | None] | None = None,
+    on_end: Callable[[PolicySpec, Row], None] | None = None,
+) -> Iterator[Replayed]:
     """One replay a policy, each with a world of its own."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_EVERY, 50, 100)
     several = len(prepared.wish.policies) > 1
     for policy in prepared.wish.policies:
-        yield _run_one(prepared, policy, news(policy) if news else None, several=several)
+        told = None if on_end is None else partial(on_end, policy)
+        yield _run_one(prepared, policy, news(policy) if news else None, told, several=several)
 
 
-def _run_one(prepared: Prepared, policy: PolicySpec, news: News | None, *, several: bool) -> Replayed:
+def _run_one(
+    prepared: Prepared,
+    policy: PolicySpec,
+    news: News | None,
+    on_end: Callable[[Row], None] | None,
+    *,
+    several: bool,
+) -> Replayed:
     wish, workload = prepared.wish, prepared.workload
     arrivals, total = first_arrivals(workload, wish.limit)
     with ExitStack() as stack:
-        on_end = None
         if wish.schedule is not None:
             path = named_for(wish.schedule, policy, several=several)
-            schedule = stack.enter_context(ScheduleFile(path, workload.arrivals.labels_by_job()))
-            on_end = schedule.write
+            schedule = ScheduleFile(path, workload.labels_by_job())
+            stack.callback(schedule.close)
+            on_end = both(on_end, schedule.write)
         kept: list[Any] = []
         if wish.journal is not None:
             path = named_for(wish.journal, policy, several=several)
@@ -127,6 +148,17 @@ def _run_one(prepared: Prepared, policy: PolicySpec, news: News | None, *, sever
         figures={"policy": policy.name, **outcome.figures, "peak_rss_mb": peak, "refused": len(outcome.refused),
                  "never_ended": outcome.stuck, "cadence": str(wish.cadence)},
     )  # fmt: skip
+
+
+def both(first: Callable[[Row], None] | None, second: Callable[[Row], None]) -> Callable[[Row], None]:
+    if first is None:
+        return second
+
+    def tell(row: Row) -> None:
+        first(row)
+        second(row)
+
+    return tell
 
 
 def named_for(path: Path, policy: PolicySpec, *, several: bool) -> Path:

@@ -6,6 +6,7 @@ from tidegate.world.pool import Pool
 from tidegate.world.world import World
 
 NOT_STATE = {"digest", "token"}
+NOT_POOL_STATE = {"buffer", "cells", "masks", "most", "fitting"}
 
 
 def deep(world: World) -> dict[str, Any]:
@@ -15,20 +16,21 @@ def deep(world: World) -> dict[str, Any]:
         if name in NOT_STATE:
             continue
         if name == "pools":
-            value = {pool: _pool(here) for pool, here in value.items()}
+            state[name] = {pool: _pool(here) for pool, here in value.items()}
         elif name == "stirred":
-            value = list(value)
-        elif isinstance(value, dict):
-            value = list(value.items())
-        elif isinstance(value, list):
-            value = list(value)
-        state[name] = value
+            state[name] = list(value)
+        else:
+            state[name] = _plain(value) if isinstance(value, dict | list) else value
     return state
 
 
 def _pool(pool: Pool) -> dict[str, Any]:
     rows = len(pool.names)
-    state = {name: getattr(pool, name) for name in Pool.__slots__ if name not in {"buffer", "cells", "masks", "most"}}
+    state = {
+        name: getattr(pool, name)
+        for name in Pool.__slots__
+        if name not in {"buffer", "cells", "masks", "most", "fitting"}
+    }
     state["buffer"] = pool.buffer[:, :rows].tolist()
     state["total"] = pool.total.tolist()
     for name in ("lanes", "changed", "fresh"):

@@ -6,7 +6,7 @@ from tests.kit.choose import Chooser, one_in
 from tests.kit.faulty_engine import CALM, STORM
 from tests.kit.scenario import conditions_of, policy_of, spec_of
 from tests.kit.sim import Sim
-from tidegate.model.commands import Cancel, ChangePolicy, Hold, Release, SetNode, SetNodeState, Submit
+from tidegate.model.commands import Cancel, ChangePolicy, Command, Hold, Release, SetNode, SetNodeState, Submit
 from tidegate.model.nodes import NodeState
 
 
@@ -27,7 +27,8 @@ def command_a_job(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
     jobs = sorted(sim.world.jobs)
     job = chooser.pick(jobs) if jobs else 99
     index = chooser.integer(0, 3) if one_in(chooser, 3) else -1
-    sim.send(chooser.pick((Cancel(job, index), Cancel(job), Hold(job), Hold(job), Release(job))))
+    commands: tuple[Command, ...] = (Cancel(job, index), Cancel(job), Hold(job), Hold(job), Release(job))
+    sim.send(chooser.pick(commands))
 
 
 def command_a_node(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:

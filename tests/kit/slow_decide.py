@@ -119,7 +119,7 @@ class _Slow:
         depth = self.policy.backfill.depth
         tasks = sorted(waiting(self.world, self.pool), key=lambda found: self._turn(found[0]))
         if depth > 1:
-            self._stand(dict(reversed(found) for found in tasks))
+            self._stand({task: job for job, task in tasks})
         rest = []
         for at, (job, task) in enumerate(tasks):
             may_promise = len(self.promises) < depth or self._rank(job) == FIRST_OF_ALL
@@ -134,7 +134,7 @@ class _Slow:
             if job.spec.array is not None:
                 self.passed.add(job.id)
             if may_promise:
-                self._promise(job, task, stood)
+                self._promise(job, task)
             if depth == 0:
                 break
         for booking in self.standing.values():
@@ -190,11 +190,11 @@ class _Slow:
         self.starts.append(JobStarted(self.now, task, attempt, end, self.room.names(chosen), backfilled))
         return True
 
-    def _promise(self, job: Job, task: int, stood: Booking | None) -> None:
+    def _promise(self, job: Job, task: int) -> None:
         """What is promised no sooner than before keeps its nodes."""
         found = self.room.earliest(job)
         if found is not None:
-            known = self._known(task) if stood is None else (stood.start, stood.chosen)
+            known = self._known(task)
             if known is not None and known[0] == found[0] and known[1][0] and found[1][0]:
                 found = known if self._still_free(job, *known) else found
             self.room.book(job, *found)
@@ -221,7 +221,7 @@ class _Slow:
 def waiting(world: World, pool: str) -> Iterator[tuple[Job, int]]:
     """Every task that nothing but room and rank keeps; the tasks of an array in their order."""
     for job in world.jobs.values():
-        if job.spec.pool != pool or job.id in world.parked:
+        if job.pool != pool or job.id in world.parked:
             continue
         array = job.spec.array
         if array is None:

@@ -10,7 +10,7 @@ from tests.kit.faulty_engine import FaultyEngine
 from tests.kit.scenario import nodes_of, policy_of, spec_of
 from tests.kit.sim import Sim
 from tidegate.core import decide as decide_module
-from tidegate.core.place import placer_for
+from tidegate.core.place import ColumnPlacer
 from tidegate.model.commands import Submit
 from tidegate.model.events import CycleRan, Event, JobStarted
 from tidegate.model.nodes import Node
@@ -63,5 +63,5 @@ def test_counting_equals_searching(seed: int, monkeypatch: pytest.MonkeyPatch):
         policy = replace(policy, backfill=Backfill(0), order=replace(policy.order, ageing_bound_ms=0))
     counted = choices(seed, nodes, policy)
     assert any(isinstance(event, JobStarted) for event in counted)
-    monkeypatch.setattr(decide_module, "placer_for", lambda pool, by, now: placer_for(pool, by, now, counted=False))
+    monkeypatch.setattr(decide_module, "placer_for", ColumnPlacer)
     assert choices(seed, nodes, policy) == counted

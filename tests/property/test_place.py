@@ -40,8 +40,9 @@ def world_with(chooser: Chooser, *, even: bool) -> World:
     for _ in range(chooser.integer(0, 5)):
         do(world, Submit(JobSpec("u", shape_of(chooser, even=even), 10)))
         plan = decide(world, Memo(), 0)
-        for event in (plan.cycle, *plan.starts):
-            apply(world, event)
+        apply(world, plan.cycle)
+        for start in plan.starts:
+            apply(world, start)
     for name in world.nodes:
         if one_in(chooser, 4):
             do(world, SetNodeState(name, chooser.pick((NodeState.DRAINING, NodeState.DRAINED))))

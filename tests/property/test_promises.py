@@ -10,11 +10,13 @@ from tests.kit.choose import Chooser, Drawn
 from tests.kit.faulty_engine import FaultyEngine
 from tests.kit.scenario import nodes_of, policy_of, spec_of
 from tests.kit.sim import Sim
+from tidegate.engines.virtual import RunTime
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.commands import Submit
+from tidegate.model.events import CycleRan, JobStarted
 from tidegate.model.jobs import JobSpec
 from tidegate.model.nodes import Node
-from tidegate.model.policy import DEPTH_ALL, Backfill, Estimate, Order, PolicySpec
+from tidegate.model.policy import DEPTH_ALL, Estimate, Order, PolicySpec
 
 Arrivals = Sequence[tuple[int, int, JobSpec]]
 """(time, job id, spec)"""
@@ -34,8 +36,8 @@ def arrivals_of(chooser: Chooser, *, even: bool) -> Arrivals:
     return found
 
 
-def play(nodes: Sequence[Node], policy: PolicySpec, arrivals: Arrivals) -> Sim:
-    sim = Sim(FaultyEngine(run_time, 0), nodes, policy)
+def play(nodes: Sequence[Node], policy: PolicySpec, arrivals: Arrivals, runs: RunTime = run_time) -> Sim:
+    sim = Sim(FaultyEngine(runs, 0), nodes, policy)
     for at, job, spec in arrivals:
         sim.advance(at - sim.now)
         sim.send(Submit(spec, job))
@@ -58,20 +60,60 @@ def test_conservative_backfilling_keeps_every_first_promise(data: st.DataObject,
     assert not late, f"task: (start, first promise) {late}"
 
 
-@given(st.data(), st.booleans(), st.sampled_from((0, 1, 2)))
-def test_an_aged_job_is_delayed_by_no_younger_one(data: st.DataObject, even: bool, depth: int):
-    """The eldest waiting job, once aged, starts no later than if nobody had come after it had aged."""
-    chooser = Drawn(data)
-    bound = chooser.pick((5, 12))
-    order = Order(policy_of(chooser).order.by, bound)
-    policy = replace(policy_of(chooser, cut=False), order=order, backfill=Backfill(depth), estimate=Estimate())
-    nodes, arrivals = nodes_of(chooser, even=even), arrivals_of(chooser, even=even)
-    sim = play(nodes, policy, arrivals)
+def aged_first(sim: Sim, arrivals: Arrivals, bound: int) -> list[tuple[int, int]]:
+    """(job, when) of every job that aged while it waited, with the time from which no elder waited any more."""
+    starts = sim.ledger.first_start
+    found = []
     for at, job, spec in arrivals:
-        start = sim.ledger.first_start.get(job << ARRAY_BITS)
-        elders = [other for when, other, _ in arrivals if (when, other) < (at, job)]
-        over = [sim.ledger.first_start.get(task, 0) for task in sim.ledger.first_start if task >> ARRAY_BITS in elders]
-        if spec.array is not None or start is None or start <= at + bound or max(over, default=0) >= at + bound:
-            continue  # it did not age, or an elder still waited then
-        alone = play(nodes, policy, [arrival for arrival in arrivals if arrival[0] < at + bound])
-        assert start <= alone.ledger.first_start[job << ARRAY_BITS], f"job {job}, aged at {at + bound}"
+        over = [start for task, start in starts.items() if task >> ARRAY_BITS < job]
+        since = max(at + bound, *over, 0)
+        if spec.array is None and starts.get(job << ARRAY_BITS, 0) > since:
+            found.append((job, since))
+    return found
+
+
+def ageing(chooser: Chooser, depth: int) -> PolicySpec:
+    drawn = policy_of(chooser, cut=False)
+    order = Order(drawn.order.by, chooser.pick((5, 12)))
+    return replace(drawn, order=order, backfill=replace(drawn.backfill, depth=depth), estimate=Estimate())
+
+
+DEPTHS = st.sampled_from((0, 1, 2, DEPTH_ALL))
+
+
+@given(st.data(), st.booleans(), DEPTHS)
+def test_the_eldest_aged_job_is_never_promised_a_later_start(data: st.DataObject, even: bool, depth: int):
+    """Runs end early, others come and go; what it was told stays true, and it holds a promise until it starts."""
+    chooser = Drawn(data)
+    policy = ageing(chooser, depth)
+    arrivals = arrivals_of(chooser, even=even)
+    sim = play(nodes_of(chooser, even=even), policy, arrivals)
+    for job, since in aged_first(sim, arrivals, policy.order.ageing_bound_ms):
+        task, told = job << ARRAY_BITS, None
+        for event in sim.journal.events:
+            if isinstance(event, CycleRan) and event.at >= since:
+                promised = [promise.start_by for promise in event.promised if promise.task == task]
+                assert task not in event.withdrawn
+                assert told is None or not promised or promised[0] <= told, f"job {job}: {told}, now {promised}"
+                told = promised[0] if promised else told
+            elif isinstance(event, JobStarted) and event.task == task:
+                assert told is None or event.at <= told
+                break
+
+
+@given(st.data(), st.booleans(), DEPTHS)
+def test_an_aged_job_is_delayed_by_no_younger_one(data: st.DataObject, even: bool, depth: int):
+    """Where runs take what was estimated, who comes after it aged makes no difference to it."""
+    chooser = Drawn(data)
+    policy = ageing(chooser, depth)
+    nodes, arrivals = nodes_of(chooser, even=even), arrivals_of(chooser, even=even)
+    limits = {job: spec.limit_ms for _, job, spec in arrivals}
+
+    def exactly(task: int, attempt: int) -> int:
+        return limits[task >> ARRAY_BITS]
+
+    sim = play(nodes, policy, arrivals, exactly)
+    for job, since in aged_first(sim, arrivals, policy.order.ageing_bound_ms):
+        alone = play(nodes, policy, [arrival for arrival in arrivals if arrival[0] < since], exactly)
+        task = job << ARRAY_BITS
+        assert sim.ledger.first_start[task] <= alone.ledger.first_start[task], f"job {job}, eldest since {since}"

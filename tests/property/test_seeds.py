@@ -17,7 +17,7 @@ from tidegate.loop.loop import Cadence
 
 STEPS_PER_SEED = int(os.environ.get("STEPS", "120"))
 FIRST = 1
-COUNT = int(os.environ.get("SEEDS", "12"))
+COUNT = int(os.environ.get("SEEDS", "100"))
 SEEDS = [int(os.environ["SEED"])] if "SEED" in os.environ else list(range(FIRST, FIRST + COUNT))
 
 
@@ -46,6 +46,6 @@ def simulated(seed: int, steps: int = STEPS_PER_SEED) -> Sim:
 def test_seed(seed: int):
     try:
         simulated(seed)
-    except BaseException:
-        print(f"\nrepeat with: SEED={seed} STEPS={STEPS_PER_SEED} .venv/bin/pytest tests/property/test_seeds.py")
+    except BaseException as failure:
+        failure.add_note(f"repeat: SEED={seed} STEPS={STEPS_PER_SEED} .venv/bin/pytest tests/property/test_seeds.py")
         raise

@@ -44,7 +44,7 @@ estimate: {from: last-two, raise_steps: [1m, 1h]}
 classes:
   critical: {head_start: 24h, why: pays}
   no: {head_start: -1d12h}
-cycle: {starts_max: 1_000, tries_max: 2000}
+cycle: {starts_max: 1_000}
 """
 
 
@@ -71,7 +71,7 @@ def test_every_entry_is_read():
         Fit(FitBy.PACK),
         Estimate(EstimateFrom.LAST_TWO, (60_000, HOUR_MS)),
         {"critical": JobClass(24 * HOUR_MS, "pays"), "no": JobClass(-36 * HOUR_MS)},
-        Cycle(1000, 2000),
+        Cycle(1000),
         "a test",
     )
 
@@ -128,7 +128,7 @@ def test_a_byte_order_mark_and_bytes_are_read():
         ("name: a\nbackfill: 1.5", (2, 11), "backfill", "not a whole number", "or all or none"),
         ("name: a\nbackfill: 010", (2, 11), "backfill", "not a whole number", "from 0"),
         ("name: a\ncycle: {starts_max: 0}", (2, 21), "cycle.starts_max", "too small", "1 or more"),
-        ("name: a\ncycle: 5", (2, 8), "cycle", "plain value", "starts_max, tries_max, why"),
+        ("name: a\ncycle: 5", (2, 8), "cycle", "plain value", "starts_max, why"),
         ("name: a\norder:", (2, 7), "order", "no value", "leave the line out"),
         ("name: a\norder: [fcfs]", (2, 8), "order", "a list", "by, ageing_bound, why"),
         ("name: a\nclasses: [x]", (2, 10), "classes", "a list", "name: …"),
@@ -236,7 +236,6 @@ def test_long_and_odd_names_do_not_flood_the_message():
         ("name: a\norder: priority", 2, "order.by", "no class has a head start"),
         ("name: a\nestimate: {raise_steps: [5m, 1m]}", 2, "estimate.raise_steps", "adds nothing"),
         ("name: a\nestimate: {raise_steps: [0]}", 2, "estimate.raise_steps", "adds nothing"),
-        ("name: a\ncycle: {starts_max: 9, tries_max: 8}", 2, "cycle.tries_max", "never reached"),
     ],
 )
 def test_what_is_probably_not_meant_is_warned_of(text: str, line: int, path: str, message: str):
@@ -279,8 +278,7 @@ def test_a_builtin_says_what_it_is_for_and_reads_back(name: str):
 def test_a_builtin_deserves_no_warning(name: str):
     text = (files("tidegate.wire") / "policies" / f"{name}.yaml").read_bytes()
     told = {warning.path.partition(".")[0] for warning in inspect_policy(text).warnings}
-    # The default names its classes for the day its order looks at them.
-    assert told == ({"classes"} if name == "tide" else set())
+    assert told == set()
 
 
 @pytest.mark.parametrize("name", ["fcfs", "easy", "easy-sjbf", "easypp"])

@@ -25,14 +25,15 @@ def policy(options: argparse.Namespace) -> int:
 
 
 def check(path: Path) -> int:
-    from tidegate.app import PolicyError, policy_warnings, read_policy
+    """Every error and every doubt, each with its line; exit code 1 if there is an error."""
+    from tidegate.app import PolicyError, inspect_policy, read_policy
 
     try:
-        spec = read_policy(str(path) if path.name != str(path) else f"./{path}")
+        spec = read_policy(path)
     except PolicyError as error:
         print(error, file=sys.stderr)
         return 1
-    for warning in policy_warnings(spec):
-        print(f"{path}: warning: {warning}", file=sys.stderr)
+    for doubt in inspect_policy(path.read_bytes()).warnings:
+        print(f"{path}:{doubt.line}:{doubt.column}: warning: {doubt.path}: {doubt.message}; {doubt.cure}")
     print(f"{path}: policy {spec.name!r} is good")
     return 0

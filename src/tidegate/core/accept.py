@@ -54,16 +54,15 @@ def _submit(world: World, command: cmd.Submit, now: int) -> Answer:
     if job_id in world.jobs or job_id in world.outcomes or not 0 < job_id < JOB_ID_MAX:
         return Refused(f"job id {job_id} is taken or out of range", "leave the id out: the next free one is given")
     spec = command.spec
-    pool = world.pools.get(spec.pool or default_pool(world))
+    name = spec.pool or default_pool(world)
+    pool = world.pools.get(name)
     if pool is None or spec.shape not in pool.fitting:
-        refused = _check_shape(world, spec)
+        refused = _check_shape(world, spec, name)
         if refused is not None:
             return refused
     refused = _check_times(spec, now)
     if refused is not None:
         return refused
-    if not spec.pool:
-        spec = replace(spec, pool=default_pool(world))
     if spec.array is not None:
         refused = _check_array(spec)
         if refused is not None:
@@ -73,7 +72,7 @@ def _submit(world: World, command: cmd.Submit, now: int) -> Answer:
         if isinstance(unmet, Refused):
             return unmet
         spec = replace(spec, after=unmet)
-    return (ev.JobSubmitted(now, Job(job_id, now, estimate(world, spec, now), spec), command.key),)
+    return (ev.JobSubmitted(now, Job(job_id, now, estimate(world, spec, now), name, spec), command.key),)
 
 
 def _check_times(spec: JobSpec, now: int) -> Refused | None:
@@ -107,10 +106,10 @@ def rises(values: Iterable[Any]) -> bool:
 
 def default_pool(world: World) -> str:
     """Where a job goes that names no pool: the first by name."""
-    return min(world.pools, default="")
+    return next(iter(world.pools)) if len(world.pools) == 1 else min(world.pools, default="")
 
 
-def _check_shape(world: World, spec: JobSpec) -> Refused | None:
+def _check_shape(world: World, spec: JobSpec, name: str) -> Refused | None:
     """Is it a sound shape, and would it fit if the pool were empty and every node up?"""
     shape = spec.shape
     if not 0 < shape.count <= CHUNKS_MAX:
@@ -119,7 +118,6 @@ def _check_shape(world: World, spec: JobSpec) -> Refused | None:
         return Refused("the job asks for no resource, or for an amount out of range", "ask for at least one cpu or gpu")
     if not rises(name for name, _ in shape.chunk) or not rises(label for label, _ in shape.where):
         return Refused("a resource or label is named twice, or not in order", "name each once, sorted by name")
-    name = spec.pool or default_pool(world)
     pool = world.pools.get(name)
     if pool is None:
         known = ", ".join(sorted(world.pools)) or "none: there are no nodes yet"

@@ -144,8 +144,6 @@ SIFT_COST = 8
 """One start refused costs about as much as sifting so many lanes."""
 Again = tuple[int, int, int, _Line]
 """The order of a lane's next job, which has its turn later."""
-Candidate = tuple[int, int, int, int, int, Lane, _Line | None]
-"""As `Ranked`, by the order of candidates, and how far the lane is."""
 
 
 class _Pass:
@@ -251,8 +249,7 @@ class _Pass:
     def candidates(self, entries: list[Ranked], again: list[Again]) -> None:
         """Starts what fits beside the promises."""
         shortest = self.policy.backfill.order is CandidateOrder.SHORTEST
-        by = 4 if shortest else 0
-        turns: list[Candidate] = [(e[by], e[1], e[2], e[3], e[4], e[5], None) for e in entries]
+        turns = [(e[4], *e[1:]) for e in entries] if shortest else entries
         for turn, submit, job_id, line in again:
             lane = line.lane
             first = lane.estimate_ms if shortest else turn

@@ -45,7 +45,7 @@ class Ranking:
             return
         head = lane.jobs[0]
         submit = head.submit_ms
-        entry = (rank(policy, pool, lane, head, now), submit, head.id, lane.units, lane.estimate_ms, lane)
+        entry = (rank(policy, pool, lane, head, now), submit, head.id, lane.units, lane.estimate_ms, lane, None)
         self.known[lane.serial] = entry
         insort(self.entries, entry)
         bound = policy.order.ageing_bound_ms

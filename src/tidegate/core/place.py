@@ -5,7 +5,7 @@ or None. `tests/kit/slow_placer.py` says the same in plain Python, and a propert
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,9 @@ from tidegate.world.draft import ColumnDraft, CountedDraft, Rows, rows_with_room
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Columns, Pool, chunks_by_row
 
-Ranked = tuple[int, int, int, int, int, Lane]
-"""(rank, submit, job, units, estimate, lane): sorts by the first three, for job ids never tie. Units and estimate
-are the lane's, at hand for going over thousands of lanes."""
+Ranked = tuple[int, int, int, int, int, Lane, Any]
+"""(rank, submit, job, units, estimate, lane, None): sorts by the first three, for job ids never tie. Units and
+estimate are the lane's, at hand for going over thousands of lanes. A pass uses the last place for its own."""
 Chosen = tuple[Rows, Rows]
 """Rows, and chunks on each."""
 WINDOW_ROWS = 128
@@ -150,7 +150,7 @@ class ColumnPlacer:
         floor = draft.floor_until(end)
         if lane.shape.count == 1 and self.by is FitBy.FIRST:
             row = self._first_row(lane, floor)
-            chosen = None if row < 0 else ((row,), (1,))
+            chosen: Chosen | None = None if row < 0 else ((row,), (1,))
         else:
             chosen = choose(self.pool, lane, floor, self.by)
         if chosen is None:

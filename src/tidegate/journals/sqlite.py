@@ -4,6 +4,8 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
+
 from tidegate.model.events import Event
 from tidegate.wire.events import FORMAT, decode, encode
 
@@ -21,29 +23,34 @@ class JournalError(Exception):
 class SqliteJournal:
     """`grouped` lets `flush` wait until a group is full: for replays, which can simply be run again."""
 
-    def __init__(self, path: Path, *, grouped: bool = False, fresh: bool = False) -> None:
+    def __init__(self, path: Path, *, grouped: bool = False, fresh: bool = False, readonly: bool = False) -> None:
         self.path = path
         self.group = GROUP_MAX if grouped else 1
         self.pending: list[Event] = []
         try:
             if fresh:
-                path.unlink(missing_ok=True)
-            self.db = sqlite3.connect(path, isolation_level=None)
-            self.db.execute("PRAGMA journal_mode=WAL")
-            self.db.execute("PRAGMA synchronous=FULL")
-            self.db.executescript(SCHEMA)
-            self._check_format()
+                for ending in ("", "-wal", "-shm"):
+                    Path(f"{path}{ending}").unlink(missing_ok=True)
+            if readonly:
+                self.db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+            else:
+                self.db = sqlite3.connect(path, isolation_level=None)
+                self.db.execute("PRAGMA journal_mode=WAL")
+                self.db.execute("PRAGMA synchronous=FULL")
+                self.db.executescript(SCHEMA)
+            self._check_format(readonly=readonly)
         except (sqlite3.Error, OSError) as error:
             raise JournalError(f"{path}: cannot open as a journal ({error}); give another file") from error
         self.seq: int = self.db.execute("SELECT coalesce(max(seq), 0) FROM event").fetchone()[0]
 
-    def _check_format(self) -> None:
+    def _check_format(self, *, readonly: bool) -> None:
         row = self.db.execute("SELECT value FROM meta WHERE name = 'format'").fetchone()
-        if row is None:
+        if row is None and not readonly:
             self.db.execute("INSERT INTO meta VALUES ('format', ?)", (str(FORMAT),))
-        elif row[0] != str(FORMAT):
+        elif row is None or row[0] != str(FORMAT):
             raise JournalError(
-                f"{self.path}: journal format {row[0]}, and this release reads {FORMAT}; use the release that wrote it"
+                f"{self.path}: journal format {row and row[0]}, and this release reads {FORMAT}; "
+                "use the release that wrote it"
             )
 
     def append(self, events: Sequence[Event]) -> None:
@@ -63,8 +70,11 @@ class SqliteJournal:
         self.pending.clear()
 
     def read(self, after: int = 0) -> Iterator[Event]:
-        for (body,) in self.db.execute("SELECT body FROM event WHERE seq > ? ORDER BY seq", (after,)):
-            yield decode(body)
+        for seq, body in self.db.execute("SELECT seq, body FROM event WHERE seq > ? ORDER BY seq", (after,)):
+            try:
+                yield decode(body)
+            except msgspec.DecodeError as error:
+                raise JournalError(f"{self.path}: event {seq} cannot be read ({error}); restore a backup") from error
 
     def close(self) -> None:
         if self.pending:

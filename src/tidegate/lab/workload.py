@@ -243,7 +243,7 @@ class Workload:
     """A trace, ready to be replayed."""
 
     format: str
-    arrivals: Arrivals
+    arrivals: Sequence[Arrival]
     problems: Problems
     nodes: tuple[Node, ...] = ()  # the machine, where a trace or a pools file describes it
     max_procs: int = 0  # processors of the machine: the option, else the header; 0: unknown
@@ -254,6 +254,13 @@ class Workload:
 
     def __iter__(self) -> Iterator[Arrival]:
         return iter(self.arrivals)
+
+    def labels_by_job(self) -> dict[int, str | int]:
+        """What the trace calls a job, where that is not its id."""
+        if not isinstance(self.arrivals, Arrivals):
+            return {}
+        job = self.arrivals.columns.job
+        return {int(job[row]): label for row, label in self.arrivals.labels.items()}
 
     def pools(self) -> list[str]:
         """The pools that jobs ask for."""

@@ -86,9 +86,10 @@ class JobSpec(Value, frozen=True, gc=False, rename={"klass": "class"}):
 
 
 class Job(Value, frozen=True, gc=False):
-    """A job as accepted: the spec, its identity, and the run time that planning assumes."""
+    """A job as accepted: the spec, its identity, its pool, and the run time that planning assumes."""
 
     id: int
     submit_ms: int
     estimate_ms: int
+    pool: str
     spec: JobSpec

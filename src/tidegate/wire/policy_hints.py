@@ -23,8 +23,6 @@ def hints(spec: PolicySpec) -> Iterator[Hint]:
     steps = spec.estimate.raise_steps_ms
     if any(step <= 0 for step in steps[:1]) or any(b <= a for a, b in pairwise(steps)):
         yield Hint("estimate.raise_steps", "a step that is not above the one before adds nothing", "let them rise")
-    if spec.cycle.tries_max < spec.cycle.starts_max:
-        yield Hint("cycle.tries_max", "below starts_max, which is then never reached", "every start takes a try")
 
 
 def _order(spec: PolicySpec) -> Iterator[Hint]:

@@ -67,9 +67,9 @@ def _cycle_ran(world: World, event: ev.CycleRan) -> None:
     for promise in event.promised:
         world.promises[promise.task] = promise
         world.digest.promises.touched.add(promise.task)
-        world.pools[world.jobs[promise.task >> ARRAY_BITS].spec.pool].promised[promise.task] = None
+        world.pools[world.jobs[promise.task >> ARRAY_BITS].pool].promised[promise.task] = None
     for task in event.withdrawn:
-        _promise_over(world, world.pools[world.jobs[task >> ARRAY_BITS].spec.pool], task)
+        _promise_over(world, world.pools[world.jobs[task >> ARRAY_BITS].pool], task)
     for pool in world.stirred.values():
         pool.settle()
         if event.cut:
@@ -79,7 +79,7 @@ def _cycle_ran(world: World, event: ev.CycleRan) -> None:
 
 
 def _end_promises(world: World, job: Job) -> None:
-    pool = world.pools[job.spec.pool]
+    pool = world.pools[job.pool]
     for task in [task for task in pool.promised if job_of(task) == job.id]:
         _promise_over(world, pool, task)
 
@@ -169,7 +169,7 @@ def _job_started(world: World, event: ev.JobStarted) -> None:
     task = event.task
     job = world.jobs[task >> ARRAY_BITS]
     spec = job.spec
-    pool = world.pools[spec.pool]
+    pool = world.pools[job.pool]
     if len(event.nodes) == 1:
         name, count = event.nodes[0]
         rows: tuple[int, ...] = (pool.row_of[name],)
@@ -181,7 +181,7 @@ def _job_started(world: World, event: ev.JobStarted) -> None:
     lane = pool.lanes[key]
     seq = world.seq
     run = Run(
-        task, event.attempt, spec.pool, event.at, event.expected_end, event.nodes, rows, counts,
+        task, event.attempt, job.pool, event.at, event.expected_end, event.nodes, rows, counts,
         lane.need, lane.plain, seq,
     )  # fmt: skip
     world.runs[task] = run
@@ -213,7 +213,7 @@ def _job_ended(world: World, event: ev.JobEnded) -> None:
     run = world.runs.pop(task, None)
     if run is None:
         assert job.spec.array is not None, "a single job that never started is dropped"
-        pool = world.pools[job.spec.pool]
+        pool = world.pools[job.pool]
         _promise_over(world, pool, task)
         pool.freed = None  # what was planned around it must be looked at again
         world.stirred[pool.name] = pool
@@ -390,7 +390,7 @@ def _node_changed(world: World, event: ev.NodeChanged) -> None:
 
 
 def enter_lane(world: World, job: Job) -> None:
-    pool = world.pools[job.spec.pool]
+    pool = world.pools[job.pool]
     key = lane_key(job)
     lane = pool.lanes.get(key)
     if lane is None:
@@ -411,16 +411,15 @@ def _new_lane(world: World, pool: Pool, key: LaneKey, job: Job) -> None:
     if len(pool.fitting) < FITTING_KEPT:
         pool.fitting.add(shape)  # it was accepted, so it fits
     assert need is not None, "accept refuses what no node ever had"
-    plain = shape.stack and not shape.where
-    pool.join(need, plain=plain)
     serial = pool.lane_serial = pool.lane_serial + 1
-    lane = pool.lanes[key] = Lane(serial, key, shape.count, key[3], shape, need, plain, world.token, deque((job,)))
+    lane = pool.lanes[key] = Lane(serial, key, need, world.token, deque((job,)))
+    pool.join(need, plain=lane.plain)
     pool.fresh[serial] = pool.changed[serial] = lane
 
 
 def leave_lane(world: World, job: Job) -> None:
     """Without having been started: what was planned around it must be looked at again."""
-    pool = world.pools[job.spec.pool]
+    pool = world.pools[job.pool]
     _leave(world, pool, pool.lanes[lane_key(job)], job)
     pool.freed = None
 
@@ -458,6 +457,6 @@ def _set_array(world: World, job: Job, state: ArrayState) -> None:
     elif can and not could:
         enter_lane(world, job)
     else:
-        pool = world.pools[job.spec.pool]
+        pool = world.pools[job.pool]
         pool.grown = True
         world.stirred[pool.name] = pool

@@ -45,7 +45,7 @@ def _jobs(world: World) -> Iterator[str]:
     for job_id, job in world.jobs.items():
         if job.id != job_id:
             yield f"job {job_id} is filed as {job.id}"
-        if job.spec.pool not in world.pools:
+        if job.pool not in world.pools:
             yield f"job {job_id} names no pool of this world"
         if job_id in world.outcomes:
             yield f"job {job_id} is live and has ended"
@@ -62,7 +62,7 @@ def _jobs(world: World) -> Iterator[str]:
         yield "the promises by pool are not the promises"
     for name, pool in world.pools.items():
         for task in pool.promised:
-            if job_of(task) in world.jobs and world.jobs[job_of(task)].spec.pool != name:
+            if job_of(task) in world.jobs and world.jobs[job_of(task)].pool != name:
                 yield f"task {task} holds a promise in another pool"
 
 
@@ -84,7 +84,7 @@ def _runs(world: World) -> Iterator[str]:
             yield f"run {task} has no job"
             continue
         shape = job.spec.shape
-        if run.pool != job.spec.pool or run.need != world.need_of(shape.chunk):
+        if run.pool != job.pool or run.need != world.need_of(shape.chunk):
             yield f"run {task} holds something else than its job asked for"
         if sum(run.counts) != shape.count or min(run.counts) < 1 or (not shape.stack and max(run.counts) > 1):
             yield f"run {task} holds {run.counts} chunks of {shape.count}, stack {shape.stack}"
@@ -244,7 +244,7 @@ def _ends(pool: Pool, runs: list[Run]) -> Iterator[str]:
 def _lanes(world: World, pool: Pool) -> Iterator[str]:
     wanted: dict[LaneKey, list[Job]] = {}
     for job in world.jobs.values():
-        if job.spec.pool == pool.name and job.id not in world.parked and _startable(world, job):
+        if job.pool == pool.name and job.id not in world.parked and _startable(world, job):
             wanted.setdefault(lane_key(job), []).append(job)
     if pool.lanes.keys() != wanted.keys():
         strange = [lane.jobs for key, lane in pool.lanes.items() if key not in wanted]

@@ -1,7 +1,6 @@
 """Lanes: the waiting jobs of one queue and class that ask for the same shape for the same time."""
 
 from collections import deque
-from dataclasses import dataclass, field
 
 from tidegate.model.jobs import Job, Shape
 from tidegate.world.records import Need
@@ -15,28 +14,28 @@ def lane_key(job: Job) -> LaneKey:
     return (spec.queue, spec.klass, spec.shape, job.estimate_ms)
 
 
-@dataclass(slots=True, eq=False)
 class Lane:
     """First come, first served inside; so a lane's rank is its head's, and its head is the oldest."""
 
-    serial: int  # its name within the pool; a copy keeps it
-    key: LaneKey
-    units: int  # chunks of one job
-    estimate_ms: int
-    shape: Shape
-    need: Need
-    plain: bool  # stackable chunks without constraints
-    owner: object  # the world that may write to it; a fork shares lanes until one side writes
-    jobs: deque[Job] = field(default_factory=deque)
+    __slots__ = ("estimate_ms", "jobs", "key", "need", "owner", "plain", "serial", "shape", "units")
+
+    def __init__(self, serial: int, key: LaneKey, need: Need, owner: object, jobs: deque[Job]) -> None:
+        self.serial = serial  # its name within the pool; a copy keeps it
+        self.key = key
+        self.shape = shape = key[2]
+        self.estimate_ms = key[3]
+        self.units = shape.count  # chunks of one job
+        self.plain = shape.stack and not shape.where
+        self.need = need
+        self.owner = owner  # the world that may write to it; a fork shares lanes until one side writes
+        self.jobs = jobs
 
     @property
     def klass(self) -> str:
         return self.key[1]
 
     def copy_for(self, owner: object) -> "Lane":
-        return Lane(
-            self.serial, self.key, self.units, self.estimate_ms, self.shape, self.need, self.plain, owner, self.jobs.copy()
-        )
+        return Lane(self.serial, self.key, self.need, owner, self.jobs.copy())
 
     def insert(self, job: Job) -> None:
         """Keeps (submit, id) order; a job that returns after a loss takes its old place."""
