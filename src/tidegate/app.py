@@ -35,8 +35,8 @@ from tidegate.wire.policy_file import (
 
 __all__ = [
     "Cadence", "Filter", "GenerateError", "GenerateOptions", "JournalError", "Machine", "PolicyError", "ReplayWish",
-    "Replayed", "Runtimes", "TraceError", "TraceOptions", "builtin_names", "dump_policy", "inspect_policy", "load_builtin",
-    "prepare", "read_policy", "run_replays", "write_swf",
+    "Replayed", "Runtimes", "TraceError", "TraceOptions", "builtin_names", "dump_policy", "inspect_policy",
+    "load_builtin", "prepare", "read_policy", "run_replays", "write_swf",
 ]  # fmt: skip
 
 GC_EVERY = 200_000

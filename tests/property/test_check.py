@@ -41,6 +41,11 @@ def twice(items: dict[Any, Any]) -> None:
     items[max(items) + 1] = items[first(items)]
 
 
+def grow_unseen(world: World, pool: Pool) -> None:
+    world.stirred.clear()
+    pool.grown = True
+
+
 FAULTS: dict[str, Callable[[World, Pool], object]] = {
     "a free amount": lambda _, pool: pool.buffer.__setitem__((0, 0), pool.buffer[0, 0] + 1),
     "free chunks": lambda _, pool: setattr(pool, "free_units", pool.free_units + 1),
@@ -53,7 +58,7 @@ FAULTS: dict[str, Callable[[World, Pool], object]] = {
     "a lane's job": lambda _, pool: pool.lanes[first(pool.lanes)].jobs.clear(),
     "a promise by pool": lambda _, pool: pool.promised.popitem(),
     "a promise": lambda world, _: world.promises.popitem(),
-    "launching": lambda world, _: twice(world.launching),
+    "launching": lambda world, _: world.launching.update({10**9: 1}),
     "a run": lambda world, _: world.runs.popitem(),
     "a run twice": lambda world, _: twice(world.runs),
     "a job": lambda world, _: world.jobs.pop(first(world.jobs)),
@@ -63,8 +68,8 @@ FAULTS: dict[str, Callable[[World, Pool], object]] = {
     "the next id": lambda world, _: setattr(world, "next_job", 1),
     "the digest": lambda world, _: setattr(world.digest, "total", world.digest.total + 1),
     "a wanted stray": lambda world, _: world.strays.update({(first(world.runs), 1): 1}),
-    "an outcome": lambda world, _: world.outcomes.update({first(world.jobs): "completed"}),  # type: ignore[dict-item]
-    "a change unseen": lambda world, pool: (world.stirred.clear(), setattr(pool, "grown", True)),
+    "an outcome": lambda world, _: world.outcomes.update({first(world.jobs): "completed"}),
+    "a change unseen": grow_unseen,
 }
 
 

@@ -107,9 +107,7 @@ def _float_born(node: ast.AST) -> str | None:
             base in NUMPY and name in NUMPY_FLOAT_BY_DEFAULT and "dtype" not in {word.arg for word in words}
         ):
             return f"{base}.{name} without dtype makes floats"
-        case ast.Attribute(value=ast.Name(id=base), attr=name) if base in NUMPY and NUMPY_FLOAT.fullmatch(
-            name
-        ):
+        case ast.Attribute(value=ast.Name(id=base), attr=name) if base in NUMPY and NUMPY_FLOAT.fullmatch(name):
             return f"{base}.{name}"
         case ast.Call(func=ast.Attribute(attr=name)) if name in FLOAT_METHODS:
             return f".{name}()"

@@ -37,7 +37,14 @@ GROUPS: tuple[tuple[str, Callable[[Ended], bool]], ...] = (
 
 def demo(options: argparse.Namespace) -> int:
     from tidegate.app import (
-        GenerateOptions, Machine, ReplayWish, TraceOptions, prepare, read_policy, run_replays, write_swf,
+        GenerateOptions,
+        Machine,
+        ReplayWish,
+        TraceOptions,
+        prepare,
+        read_policy,
+        run_replays,
+        write_swf,
     )  # fmt: skip
 
     wish = GenerateOptions(

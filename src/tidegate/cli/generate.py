@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tidegate.cli.main import Failure
+from tidegate.cli.main import FailureError
 
 
 def generate(options: argparse.Namespace) -> int:
@@ -25,6 +25,6 @@ def generate(options: argparse.Namespace) -> int:
     try:
         jobs = write_swf(Path(options.out) if options.out else sys.stdout, wish)
     except (GenerateError, OSError) as error:
-        raise Failure(str(error)) from error
+        raise FailureError(str(error)) from error
     print(f"{jobs:,} jobs for {wish.procs:,} processors, seed {wish.seed}", file=sys.stderr)
     return 0

@@ -21,7 +21,7 @@ examples:
 """
 
 
-class Failure(Exception):
+class FailureError(Exception):
     """What the user is told instead of a traceback: what is wrong, and what to do."""
 
 
@@ -45,9 +45,6 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--seed", type=int, default=7, help="another burst")
     demo.set_defaults(module="demo")
     return top
-
-
-Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def add_replay(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -77,11 +74,13 @@ def add_replay(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     what.add_argument("--filter", choices=("sc15",), default="", help="sc15: the rules of the published simulations")
     what.add_argument("--runtimes", choices=("limit", "exact"), default="limit",
                       help="exact: the policy knows the true run times")  # fmt: skip
-    what.add_argument("--from", dest="date_from", default="", metavar="DATE", help="submitted on or after (traces with a calendar)")
+    what.add_argument(
+        "--from", dest="date_from", default="", metavar="DATE", help="submitted on or after (traces with a calendar)"
+    )
     what.add_argument("--to", dest="date_to", default="", metavar="DATE", help="submitted before")
     what.add_argument("--limit", type=count, default=0, metavar="N", help="only the first N jobs")
     what.add_argument("--cadence", choices=("batched", "per-event"), default="batched",
-                      help="batched: one cycle an instant, as live; per-event: one a submission and end, as published")  # fmt: skip
+                      help="batched: a cycle an instant, as live; per-event: a cycle a submission and end")  # fmt: skip
     out = replay.add_argument_group("what comes out")
     out.add_argument("--json", action="store_true", help="one object (a list with several policies) on standard output")
     out.add_argument("--schedule", metavar="OUT.csv", help="job_id, submit, start, wait, end, nodes, in order of end")
@@ -95,7 +94,7 @@ def add_generate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="write a synthetic workload with bursts, as SWF",
         description="Writes a workload after the model of Lublin and Feitelson, with bursts. The same options give "
         "the same file.",
-        epilog="example:\n  tide generate --jobs 20000 --procs 512 --load 0.8 --bursts 4 --burst-factor 10 --out burst.swf",
+        epilog="example:\n  tide generate --jobs 20000 --procs 512 --bursts 4 --burst-factor 10 --out burst.swf",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     option = generate.add_argument
@@ -106,7 +105,9 @@ def add_generate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     option("--load", type=float, default=0.8, metavar="X", help="share of the machine that the work asks for")
     option("--users", type=count, default=100, metavar="N")
     option("--bursts", type=int, default=0, metavar="N", help="how many bursts")
-    option("--burst-factor", type=float, default=5, metavar="X", help="arrivals in a burst, as a multiple of the calm rate")
+    option(
+        "--burst-factor", type=float, default=5, metavar="X", help="arrivals in a burst, as a multiple of the calm rate"
+    )
     option("--burst-hours", type=float, default=2, metavar="H", help="how long one lasts")
     option("--burst-small-percent", type=int, default=80, metavar="P", help="how many of its jobs are small and short")
     option("--out", metavar="FILE", help="default: standard output")
@@ -138,7 +139,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
         return run(options)
-    except Failure as failure:
+    except FailureError as failure:
         print(f"tide: {failure}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # the reader of our output has seen enough

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tidegate.cli.main import Failure
+from tidegate.cli.main import FailureError
 
 
 def policy(options: argparse.Namespace) -> int:
@@ -20,7 +20,7 @@ def policy(options: argparse.Namespace) -> int:
             case _:
                 return check(Path(options.file))
     except PolicyError as error:
-        raise Failure(str(error)) from error
+        raise FailureError(str(error)) from error
     return 0
 
 

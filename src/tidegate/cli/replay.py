@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate.cli.main import Failure
+from tidegate.cli.main import FailureError
 from tidegate.cli.table import duration, show_table
 
 if TYPE_CHECKING:
-    from tidegate.app import Prepared, Replayed
+    from tidegate.app import Prepared, Replayed, ReplayWish
 
 DEFAULT_POLICY = "tide"
 
@@ -24,7 +24,7 @@ def replay(options: argparse.Namespace) -> int:
         tell_problems(prepared)
         replayed = run(prepared)
     except (JournalError, PolicyError, TraceError, OSError) as error:
-        raise Failure(str(error)) from error
+        raise FailureError(str(error)) from error
     if options.json:
         show_json(prepared, replayed)
     else:
@@ -36,14 +36,14 @@ def wish_of(options: argparse.Namespace) -> "ReplayWish":
     from tidegate.app import Cadence, Filter, Machine, ReplayWish, Runtimes, TraceOptions, read_policy
 
     if bool(options.nodes) != bool(options.cpus_per_node):
-        raise Failure("--nodes and --cpus-per-node go together: give both, or --capacity")
+        raise FailureError("--nodes and --cpus-per-node go together: give both, or --capacity")
     if options.nodes and options.capacity:
-        raise Failure("--capacity and --nodes are two ways to say the machine: give one")
+        raise FailureError("--capacity and --nodes are two ways to say the machine: give one")
     names = options.policy or [DEFAULT_POLICY]
     policies = [read_policy(name) for name in names]
     taken = [policy.name for policy in policies]
     if len(set(taken)) < len(taken):
-        raise Failure(f"two of the policies have the same name ({', '.join(taken)}): change `name:` in one file")
+        raise FailureError(f"two of the policies have the same name ({', '.join(taken)}): change `name:` in one file")
     return ReplayWish(
         trace=Path(options.trace),
         policies=policies,
@@ -70,7 +70,7 @@ def tell_problems(prepared: "Prepared") -> None:
     for line in prepared.workload.problems.report():
         print(f"tide: {prepared.wish.trace.name}: {line}", file=sys.stderr)
     if not len(prepared.workload):
-        raise Failure(f"{prepared.wish.trace} has no job that can be replayed")
+        raise FailureError(f"{prepared.wish.trace} has no job that can be replayed")
 
 
 def run(prepared: "Prepared") -> "list[Replayed]":

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tidegate.model import commands as cmd
 from tidegate.model import events as ev
-from tidegate.model.base import ARRAY_BITS, ARRAY_TASKS_MAX, FOREVER_MS
+from tidegate.model.base import ARRAY_BITS, ARRAY_TASKS_MAX
 from tidegate.model.commands import Refused
 from tidegate.model.jobs import After, Job, JobSpec, Outcome
 from tidegate.model.nodes import NodeState

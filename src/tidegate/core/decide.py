@@ -21,7 +21,7 @@ from tidegate.model.base import ARRAY_BITS
 from tidegate.model.decisions import Plan
 from tidegate.model.events import CycleRan, JobStarted, Placement, Promise
 from tidegate.model.jobs import Job
-from tidegate.model.policy import CandidateOrder, PolicySpec
+from tidegate.model.policy import CandidateOrder
 from tidegate.policy.order import AGED, rank
 from tidegate.world.lanes import Lane, lane_key
 from tidegate.world.pool import Pool
@@ -39,9 +39,7 @@ def decide(world: World, memo: Memo, now: int) -> Plan:
     number = world.cycle + 1
     # After a cut the next cycle starts over; what is started by then has left the lanes.
     memo.cycle = -1 if cycle.cut else number
-    ran = CycleRan(
-        now, number, world.policy_version, KERNEL, cycle.cut, tuple(cycle.promised), tuple(cycle.withdrawn)
-    )
+    ran = CycleRan(now, number, world.policy_version, KERNEL, cycle.cut, tuple(cycle.promised), tuple(cycle.withdrawn))
     return Plan(ran, tuple(cycle.starts))
 
 

@@ -95,8 +95,7 @@ class Collector:
                 if name == self.resource:
                     self.work += amount * spec.shape.count * run
             self.backfilled += start.backfilled
-            if event.at > self.last_ms:
-                self.last_ms = event.at
+            self.last_ms = max(self.last_ms, event.at)
             if self.on_end is not None:
                 self.on_end((event.task, job.submit_ms, began, event.at, start.nodes))
         left = self.arrays.get(job_id, 1) - 1

@@ -20,8 +20,7 @@ class VirtualClock:
     def wait(self, until: int | None) -> bool:
         if until is None:
             return False
-        if until > self.time:
-            self.time = until
+        self.time = max(self.time, until)
         return True
 
 

@@ -16,7 +16,7 @@ from tidegate.lab.measure import Collector, DecisionDigest, Row
 from tidegate.lab.ports import TraceInbox, VirtualClock
 from tidegate.lab.workload import Arrival, TraceError, Workload
 from tidegate.loop.loop import Cadence, Loop
-from tidegate.model.commands import ChangePolicy, Refused, SetNode
+from tidegate.model.commands import ChangePolicy, Command, Refused, SetNode
 from tidegate.model.nodes import Node
 from tidegate.model.policy import PolicySpec
 from tidegate.ports import Engine, Journal
@@ -117,7 +117,8 @@ def replay(
 def set_up(loop: Loop, nodes: Sequence[Node], policy: PolicySpec) -> None:
     """The machine and the policy are events too, so that the journal of a replay is complete."""
     now = loop.clock.now()
-    for command in (ChangePolicy(policy), *map(SetNode, nodes)):
+    commands: list[Command] = [ChangePolicy(policy), *map(SetNode, nodes)]
+    for command in commands:
         answer = accept(loop.world, command, now)
         if isinstance(answer, Refused):
             raise TraceError(f"{answer.what}; {answer.cure}")
@@ -162,5 +163,3 @@ class ScheduleFile:
 
 def seconds(ms: int) -> str:
     return str(ms // 1000) if ms % 1000 == 0 else f"{ms / 1000:.3f}"
-
-

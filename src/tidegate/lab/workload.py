@@ -6,7 +6,7 @@ rule, or a comment, and the four add up to the lines of the file.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -261,16 +261,3 @@ class Workload:
             return {}
         job = self.arrivals.columns.job
         return {int(job[row]): label for row, label in self.arrivals.labels.items()}
-
-    def pools(self) -> list[str]:
-        """The pools that jobs ask for."""
-        used = np.unique(self.arrivals.columns.who).tolist()
-        return _distinct(self.arrivals.whos[who].pool for who in used)
-
-    def classes(self) -> list[str]:
-        used = np.unique(self.arrivals.columns.who).tolist()
-        return _distinct(self.arrivals.whos[who].klass for who in used)
-
-
-def _distinct(names: Iterable[str]) -> list[str]:
-    return sorted(set(names))

@@ -13,7 +13,7 @@ from tidegate.model.jobs import After, AfterKind, Job, Outcome
 from tidegate.world.digest import Notes
 from tidegate.world.lanes import Lane, LaneKey, lane_key
 from tidegate.world.pool import FITTING_KEPT, Pool
-from tidegate.world.records import NO_RUNS, ArrayState, HaltAsked, LastRuns, Parked, Run
+from tidegate.world.records import NO_RUNS, ArrayState, HaltAsked, Parked, Run
 from tidegate.world.world import KEYS_EXPIRE_MS, OUTCOMES_KEPT, USERS_KEPT, World
 
 
@@ -328,8 +328,8 @@ def satisfied(after: After, outcome: Outcome) -> bool:
 def _remember_run(world: World, user: str, at: int, run: Run) -> None:
     known = world.last_runs
     last = known.get(user)
-    known[user] = NO_RUNS.ending(at, run.seq, at - run.start_ms) if last is None else last.ending(
-        at, run.seq, at - run.start_ms
+    known[user] = (
+        NO_RUNS.ending(at, run.seq, at - run.start_ms) if last is None else last.ending(at, run.seq, at - run.start_ms)
     )
     world.digest.last_runs.touched.add(user)
     if len(known) >= 2 * USERS_KEPT:

@@ -73,7 +73,9 @@ def _waits(world: World, task: int) -> bool:
     array = job.spec.array
     if array is None:
         return index_of(task) == 0
-    state = world.arrays[job.id]
+    state = world.arrays.get(job.id)
+    if state is None:
+        return False
     return index_of(task) in (*state.returned, *array.indices[state.started :])
 
 

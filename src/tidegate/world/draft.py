@@ -280,13 +280,13 @@ def shape_fits(pool: Pool, lane: Lane, room: Columns) -> bool:
 
 def rows_with_room(pool: Pool, lane: Lane, room: Columns) -> Mask:
     """The rows on which one chunk fits."""
-    mask = None
+    mask: Mask | None = None
     for column, amount in lane.need:
-        here = room[column] >= amount
+        here: Mask = room[column] >= amount
         mask = here if mask is None else np.logical_and(mask, here, out=mask)
     assert mask is not None
     if lane.shape.where:
-        mask = mask & pool.rows_matching(lane.shape.where)
+        mask = np.logical_and(mask, pool.rows_matching(lane.shape.where), out=mask)
     return mask
 
 

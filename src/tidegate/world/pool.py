@@ -24,10 +24,9 @@ SCALAR_ROWS_MAX = 12
 
 class Pool:
     __slots__ = (
-        "buffer", "capacity", "cells", "changed", "closed", "end_times", "free_units", "freed", "fitting", "fresh", "grown",
-        "kinds",
-        "lane_serial", "lanes", "masks",  "name", "names", "nodes", "odd", "open_rows", "promised", "row_of", "runs_at",
-        "strained", "total", "unit", "units_at", "units_free",
+        "buffer", "capacity", "cells", "changed", "closed", "end_times", "fitting", "free_units", "freed", "fresh",
+        "grown", "kinds", "lane_serial", "lanes", "masks", "name", "names", "nodes", "odd", "open_rows", "promised",
+        "row_of", "runs_at", "strained", "total", "unit", "units_at", "units_free",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
