@@ -8,9 +8,16 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import tidegate
+
 ROOT = Path(__file__).resolve().parent.parent
 TRACES = Path(os.environ.get("TIDEGATE_SHARED", ROOT.parent / "shared")) / "traces"
 MISSING = "real trace missing: "
+LOUD = (MISSING, "compiled kernel not tested: ")
+
+# Processes that a test starts import the tidegate that the test does: the sources, or the installed copy.
+if Path(tidegate.__file__).is_relative_to(ROOT / "src"):
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
 
 # dev looks for new failures on every run. ci draws the same examples each time, so red means that the
 # change broke it. Both print the blob that repeats a failure; neither judges by the clock.
@@ -42,11 +49,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say aloud what was not tested: a skip in a row of dots is read as a pass."""
     skipped = Counter(
-        report.longrepr[2].partition(MISSING)[2]
+        report.longrepr[2].removeprefix("Skipped: ")
         for report in terminalreporter.stats.get("skipped", [])
-        if isinstance(report.longrepr, tuple) and MISSING in report.longrepr[2]
+        if isinstance(report.longrepr, tuple) and any(reason in report.longrepr[2] for reason in LOUD)
     )
-    for absent, count in sorted(skipped.items()):
+    for reason, count in sorted(skipped.items()):
         tests = "test" if count == 1 else "tests"
-        line = f"{count} {tests} on real traces skipped: {absent} is missing"
-        terminalreporter.write_sep("!", line, yellow=True, bold=True)
+        terminalreporter.write_sep("!", f"{count} {tests} skipped: {reason}", yellow=True, bold=True)

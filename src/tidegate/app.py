@@ -17,7 +17,7 @@ from tidegate.journals.memory import Tee
 from tidegate.journals.sqlite import JournalError, SqliteJournal
 from tidegate.lab.generate import GenerateError, GenerateOptions, write_swf
 from tidegate.lab.measure import Row
-from tidegate.lab.replay import Machine, News, Outcome, ScheduleFile, Wiring, first_arrivals, replay
+from tidegate.lab.replay import BrokenStateError, Machine, News, Outcome, ScheduleFile, Wiring, first_arrivals, replay
 from tidegate.lab.traces import read_trace
 from tidegate.lab.traces.journal import workload_from_events
 from tidegate.lab.workload import Filter, Runtimes, TraceError, TraceOptions, Workload
@@ -34,6 +34,7 @@ from tidegate.wire.policy_file import (
 )
 
 __all__ = [
+    "BrokenStateError",
     "Cadence", "Filter", "GenerateError", "GenerateOptions", "JournalError", "Machine", "PolicyError", "ReplayWish",
     "Replayed", "Runtimes", "TraceError", "TraceOptions", "builtin_names", "dump_policy", "inspect_policy",
     "load_builtin", "prepare", "read_policy", "run_replays", "write_swf",
@@ -55,6 +56,7 @@ class ReplayWish:
     limit: int = 0
     schedule: Path | None = None
     journal: Path | None = None
+    checked: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,6 +142,7 @@ def _run_one(
             cadence=wish.cadence,
             on_end=on_end,
             news=news,
+            checked=wish.checked,
         )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return Replayed(

@@ -6,7 +6,7 @@ from tidegate.world.pool import Pool
 from tidegate.world.world import World
 
 NOT_STATE = {"digest", "token"}
-NOT_POOL_STATE = {"buffer", "cells", "masks", "most", "fitting"}
+NOT_POOL_STATE = {"buffer", "cells", "masks", "fitting", "owned_ends"}
 
 
 def deep(world: World) -> dict[str, Any]:
@@ -26,11 +26,7 @@ def deep(world: World) -> dict[str, Any]:
 
 def _pool(pool: Pool) -> dict[str, Any]:
     rows = len(pool.names)
-    state = {
-        name: getattr(pool, name)
-        for name in Pool.__slots__
-        if name not in {"buffer", "cells", "masks", "most", "fitting"}
-    }
+    state = {name: getattr(pool, name) for name in Pool.__slots__ if name not in NOT_POOL_STATE}
     state["buffer"] = pool.buffer[:, :rows].tolist()
     state["total"] = pool.total.tolist()
     for name in ("lanes", "changed", "fresh"):

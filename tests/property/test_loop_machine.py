@@ -14,7 +14,7 @@ from tests.kit.scenario import nodes_of, policy_of
 from tests.kit.sim import Sim
 from tidegate.loop.loop import Cadence
 
-EXAMPLES = 1000
+EXAMPLES = 150
 STEPS = 25
 
 

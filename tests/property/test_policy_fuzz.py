@@ -39,7 +39,7 @@ specs = st.builds(
         st.builds(JobClass, st.integers(-DURATION_MAX_MS, DURATION_MAX_MS), texts),
         max_size=4,
     ),
-    cycle=st.builds(Cycle, counts, counts, texts),
+    cycle=st.builds(Cycle, counts, texts),
     why=texts,
 )
 

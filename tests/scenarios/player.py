@@ -51,12 +51,13 @@ class Script:
         return self.coming[0][0] if self.coming else None
 
 
-class Engine(VirtualEngine):
+class Engine:
     """A virtual engine some of whose jobs fail."""
 
     def __init__(self, scenario: Scenario) -> None:
         run_ms = {job.id: parse_duration(job.run) for job in scenario.jobs}
-        super().__init__(lambda task, _: run_ms[job_of(task)])
+        self.virtual = VirtualEngine(lambda task, _: run_ms[job_of(task)])
+        self.deliver, self.next_at = self.virtual.deliver, self.virtual.next_at
         self.failing = {job.id for job in scenario.jobs if job.fails}
 
     def reports(self, now: int) -> Sequence[Report]:
@@ -64,13 +65,20 @@ class Engine(VirtualEngine):
             Ended(report.task, report.attempt, Outcome.FAILED, 1)
             if isinstance(report, Ended) and report.outcome is Outcome.COMPLETED and job_of(report.task) in self.failing
             else report
-            for report in super().reports(now)
+            for report in self.virtual.reports(now)
         ]
 
 
-class Journal(MemoryJournal):
+class Journal:
+    """A journal in memory that does not grow for ever."""
+
+    def __init__(self) -> None:
+        self.memory = MemoryJournal()
+        self.events = self.memory.events
+        self.flush, self.close, self.read = self.memory.flush, self.memory.close, self.memory.read
+
     def append(self, events: Sequence[ev.Event]) -> None:
-        super().append(events)
+        self.memory.append(events)
         if len(self.events) > EVENTS_MAX:
             raise AssertionError(f"no end after {EVENTS_MAX} events; the last: {events[-1]}")
 

@@ -7,7 +7,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from tidegate import __version__
+from tidegate import __version__, compiled
 
 EXAMPLES = """\
 examples:
@@ -32,7 +32,8 @@ def parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action="version", version=f"tide {__version__}")
+    kernel = "compiled" if compiled() else "pure Python"
+    top.add_argument("--version", action="version", version=f"tide {__version__} ({kernel} kernel)")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     add_replay(commands)
     add_generate(commands)
@@ -85,6 +86,7 @@ def add_replay(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     out.add_argument("--json", action="store_true", help="one object (a list with several policies) on standard output")
     out.add_argument("--schedule", metavar="OUT.csv", help="job_id, submit, start, wait, end, nodes, in order of end")
     out.add_argument("--journal", metavar="OUT", help="keep every event; `tide replay OUT` reads it again")
+    out.add_argument("--check", action="store_true", help="compare the state with its records all along (slow)")
     replay.set_defaults(module="replay")
 
 

@@ -17,13 +17,13 @@ DEFAULT_POLICY = "tide"
 
 
 def replay(options: argparse.Namespace) -> int:
-    from tidegate.app import JournalError, PolicyError, TraceError, prepare
+    from tidegate.app import BrokenStateError, JournalError, PolicyError, TraceError, prepare
 
     try:
         prepared = prepare(wish_of(options))
         tell_problems(prepared)
         replayed = run(prepared)
-    except (JournalError, PolicyError, TraceError, OSError) as error:
+    except (BrokenStateError, JournalError, PolicyError, TraceError, OSError) as error:
         raise FailureError(str(error)) from error
     if options.json:
         show_json(prepared, replayed)
@@ -63,6 +63,7 @@ def wish_of(options: argparse.Namespace) -> "ReplayWish":
         limit=options.limit,
         schedule=Path(options.schedule) if options.schedule else None,
         journal=Path(options.journal) if options.journal else None,
+        checked=options.check,
     )
 
 

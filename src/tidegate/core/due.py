@@ -14,7 +14,7 @@ def due(world: World, now: int) -> tuple[ev.Event, ...]:
     for pool in world.pools.values():
         if pool.end_times and pool.end_times[0] <= now:
             for end in pool.end_times[: bisect_right(pool.end_times, now)]:
-                for run in pool.runs_at[end]:
+                for run in pool.runs_at[end].values():
                     job = world.jobs[run.task >> ARRAY_BITS]
                     later = raised_end(world.policy.estimate, job, run, now)
                     events.append(ev.EstimateRaised(now, run.task, run.attempt, later))

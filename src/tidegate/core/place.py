@@ -12,17 +12,20 @@ import numpy.typing as npt
 
 from tidegate.model.policy import FitBy
 from tidegate.policy.fit import scores
-from tidegate.world.draft import ColumnDraft, CountedDraft, Rows, rows_with_room
+from tidegate.world.draft import ColumnDraft, CountedDraft, Level, Rows, chunks_of, holds_chunk
 from tidegate.world.lanes import Lane
-from tidegate.world.pool import Columns, Pool, chunks_by_row
+from tidegate.world.pool import Columns, Pool
+from tidegate.world.records import Need
 
 Ranked = tuple[int, int, int, int, int, Lane, Any]
 """(rank, submit, job, units, estimate, lane, None): sorts by the first three, for job ids never tie. Units and
 estimate are the lane's, at hand for going over thousands of lanes. A pass uses the last place for its own."""
 Chosen = tuple[Rows, Rows]
 """Rows, and chunks on each."""
-WINDOW_ROWS = 128
-"""How many rows a first-fit cursor looks at in one step, to begin with."""
+WINDOW_ROWS = 256
+"""How many rows a first-fit cursor looks at first; then at all the others."""
+REFUSED_KEPT = 256
+"""Refusals remembered to save other lanes the same search."""
 
 
 class Placer(Protocol):
@@ -129,7 +132,7 @@ class CountedPlacer:
 class ColumnPlacer:
     """Time and nodes are judged together, on columns."""
 
-    __slots__ = ("by", "cursors", "draft", "pool")
+    __slots__ = ("by", "cursors", "draft", "pool", "refused")
     counted = False
 
     def __init__(self, pool: Pool, by: FitBy, now: int) -> None:
@@ -137,47 +140,80 @@ class ColumnPlacer:
         self.by = by
         self.draft = ColumnDraft(pool, now)
         self.cursors: dict[int, int] = {}  # serial of a lane -> the first row that may still hold a chunk
+        self.refused: list[tuple[int, Need]] = []  # (until, chunk): no row holds the chunk so long
 
     def resume(self) -> None:
         pass
 
     def sift(self, entries: Sequence[Ranked]) -> list[Ranked]:
-        refused, rows = self.cursors, len(self.pool.names)
-        return [entry for entry in entries if refused.get(entry[5].serial, 0) < rows]
+        cursors, rows = self.cursors, len(self.pool.names)
+        return [entry for entry in entries if cursors.get(entry[5].serial, 0) < rows]
 
     def start(self, lane: Lane, end: int) -> Chosen | None:
-        draft = self.draft
-        floor = draft.floor_until(end)
-        if lane.shape.count == 1 and self.by is FitBy.FIRST:
-            row = self._first_row(lane, floor)
-            chosen: Chosen | None = None if row < 0 else ((row,), (1,))
+        level = self.draft.level_until(end)
+        chosen: Chosen | None
+        if lane.units == 1 and self.by is FitBy.FIRST:
+            row = self._first_row(lane, level, end)
+            chosen = None if row < 0 else ((row,), (1,))
+        elif lane.units == 1 and self._first_open(lane, end) == len(self.pool.names):
+            chosen = None
         else:
-            chosen = choose(self.pool, lane, floor, self.by)
+            chosen = choose(self.pool, lane, level.floor, self.by)
         if chosen is None:
-            self.cursors[lane.serial] = len(self.pool.names)  # room only shrinks within a pass
+            self._refuse(lane, end)
             return None
-        draft.take(draft.now, end, chosen[0], chosen[1], lane.need)
+        self.draft.start(end, chosen[0], chosen[1], lane.need)
         return chosen
 
-    def _first_row(self, lane: Lane, floor: Columns) -> int:
-        """The lowest row that holds one chunk. Rows refused once in a pass are never looked at again."""
-        row = self.cursors.get(lane.serial, 0)
-        rows = len(self.pool.names)
-        where = self.pool.rows_matching(lane.shape.where) if lane.shape.where else None
-        size = 1
+    def _first_open(self, lane: Lane, end: int) -> int:
+        """A row below which there is no room, from what was refused: to this lane, or to one that asks for less."""
+        known = self.cursors.get(lane.serial)
+        if known is not None:
+            return known
+        have = dict(lane.need)
+        for until, need in self.refused:
+            if until <= end and contains(have, need):
+                return len(self.pool.names)
+        return 0
+
+    def _refuse(self, lane: Lane, end: int) -> None:
+        """Room only shrinks within a pass. Of two refusals that say the same, the one that says more is kept."""
+        self.cursors[lane.serial] = len(self.pool.names)
+        if lane.units > 1 or lane.shape.where or len(self.refused) >= REFUSED_KEPT:
+            return
+        need = lane.need
+        have = dict(need)
+        if any(until <= end and contains(have, other) for until, other in self.refused):
+            return
+        self.refused = [
+            (until, other) for until, other in self.refused if until < end or not contains(dict(other), need)
+        ]
+        self.refused.append((end, need))
+
+    def _first_row(self, lane: Lane, level: Level, end: int) -> int:
+        """The lowest row that holds one chunk; -1: none does."""
+        row = self._first_open(lane, end)
+        rows, need, where = len(self.pool.names), lane.need, lane.shape.where
+        if row < rows and not where:  # most often it is still the row of the last one
+            cells = level.floor_cells
+            for column, amount in need:
+                if cells[column][row] < amount:
+                    break
+            else:
+                self.cursors[lane.serial] = row
+                return row
+        allowed = self.pool.rows_matching(where) if where else None
+        size = WINDOW_ROWS
         while row < rows:
-            window = slice(row, row + size)
-            mask = None if where is None else where[window].copy()
-            for column, amount in lane.need:
-                here = floor[column, window] >= amount
-                mask = here if mask is None else np.logical_and(mask, here, out=mask)
-            assert mask is not None
-            found = int(mask.argmax())
-            if mask[found]:
-                self.cursors[lane.serial] = row + found
-                return row + found
+            found = holds_chunk(level.floor[:, row : row + size], need)
+            if allowed is not None:
+                found &= allowed[row : row + size]
+            at = int(found.argmax())
+            if found[at]:
+                self.cursors[lane.serial] = row = row + at
+                return row
             row += size
-            size = max(WINDOW_ROWS, size * 2)
+            size = rows
         return -1
 
     def promise(self, lane: Lane) -> tuple[int, Chosen] | None:
@@ -187,7 +223,7 @@ class ColumnPlacer:
         start, room = found
         chosen = choose(self.pool, lane, room, self.by)
         assert chosen is not None, "`earliest` found room"
-        self.draft.take(start, start + lane.estimate_ms, *chosen, lane.need)
+        self.draft.keep(start, start + lane.estimate_ms, *chosen, lane.need)
         return start, chosen
 
     def stand(self, lane: Lane, start: int, chosen: Chosen) -> Chosen | None:
@@ -195,9 +231,9 @@ class ColumnPlacer:
         start = max(start, draft.now)
         end = start + lane.estimate_ms
         room = draft.room_at(start)
-        for level_start, level in zip(draft.starts, draft.levels, strict=True):
-            if start < level_start < end:
-                np.minimum(room, level, out=room)
+        for level in draft.levels:
+            if start < level.start < end:
+                np.minimum(room, level.room, out=room)
         if not chosen[0]:  # promised while the pool was counted
             again = choose(self.pool, lane, room, self.by)
             if again is None:
@@ -209,34 +245,35 @@ class ColumnPlacer:
             for row, count in zip(*chosen, strict=True)
         ):
             return None
-        draft.take(start, end, *chosen, lane.need)
+        draft.keep(start, end, *chosen, lane.need)
         return chosen
 
     def lift(self, lane: Lane, start: int, chosen: Chosen) -> None:
         start = max(start, self.draft.now)
         self.draft.give_back(start, start + lane.estimate_ms, *chosen, lane.need)
         self.cursors.clear()  # there is more room than when they were set
+        self.refused.clear()
+
+
+def contains(have: dict[int, int], need: Need) -> bool:
+    for column, amount in need:
+        if have.get(column, 0) < amount:
+            return False
+    return True
 
 
 def choose(pool: Pool, lane: Lane, room: Columns, by: FitBy) -> Chosen | None:
     """The rows for the whole shape, best score first and then lowest row, or None."""
-    shape = lane.shape
-    if shape.stack or by is FitBy.BEST:
-        chunks = chunks_by_row(room, lane.need)
-        if shape.where:
-            chunks = chunks * pool.rows_matching(shape.where)
-    else:
-        chunks = rows_with_room(pool, lane, room).astype(np.int64)
-    by_row = scores(by, pool, room, chunks)
-    capped = chunks if shape.stack else np.minimum(chunks, 1)
+    units, capped = lane.units, chunks_of(pool, lane, room)
+    by_row = scores(by, pool, lane, room)
     if by_row is not None:
-        return _choose_by_score(shape.count, capped, by_row)
+        return _choose_by_score(units, capped, by_row)
     upto = np.cumsum(capped)
-    if not upto.size or upto[-1] < shape.count:
+    if not upto.size or upto[-1] < units:
         return None
-    last = int(np.searchsorted(upto, shape.count))
+    last = int(np.searchsorted(upto, units))
     rows = np.flatnonzero(capped[: last + 1])
-    return _filled(shape.count, rows, capped[rows])
+    return _filled(units, rows, capped[rows])
 
 
 def _choose_by_score(count: int, capped: npt.NDArray[np.int64], by_row: npt.NDArray[np.int64]) -> Chosen | None:

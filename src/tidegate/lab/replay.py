@@ -20,10 +20,17 @@ from tidegate.model.commands import ChangePolicy, Command, Refused, SetNode
 from tidegate.model.nodes import Node
 from tidegate.model.policy import PolicySpec
 from tidegate.ports import Engine, Journal
+from tidegate.world.check import check
 from tidegate.world.world import World
 
 TURNS_BETWEEN_NEWS = 4096
+TURNS_BETWEEN_CHECKS = 64
 PROCESSORS_POOL = "default"
+
+
+class BrokenStateError(Exception):
+    """What is kept for speed does not follow from the records: a bug of ours, never of the trace."""
+
 
 News = Callable[[int, int], None]
 """(jobs handed in, jobs in all): progress."""
@@ -83,7 +90,9 @@ def replay(
     cadence: Cadence = Cadence.BATCHED,
     on_end: Callable[[Row], None] | None = None,
     news: News | None = None,
+    checked: bool = False,
 ) -> Outcome:
+    """`checked`: now and then the whole state is compared with its records, at many times the cost."""
     inbox = TraceInbox(iter(arrivals))
     resource, capacity = measured(nodes)
     collector, digest = Collector(resource, on_end), DecisionDigest()
@@ -100,6 +109,8 @@ def replay(
     turns = 0
     while loop.turn():
         turns += 1
+        if checked and turns % TURNS_BETWEEN_CHECKS == 0:
+            must_be_sound(loop.world)
         if news is not None and turns % TURNS_BETWEEN_NEWS == 0:
             news(inbox.taken, total)
     loop.journal.close()
@@ -112,6 +123,12 @@ def replay(
     figures["wall_s"] = wall
     figures["jobs_per_s"] = inbox.taken / wall if wall else 0.0
     return Outcome(figures=figures, refused=inbox.refused, stuck=len(loop.world.jobs), collector=collector)
+
+
+def must_be_sound(world: World) -> None:
+    wrong = check(world)
+    if wrong:
+        raise BrokenStateError(f"at event {world.seq}: {'; '.join(wrong[:3])}; please report it with the trace")
 
 
 def set_up(loop: Loop, nodes: Sequence[Node], policy: PolicySpec) -> None:

@@ -7,18 +7,19 @@ import numpy.typing as npt
 
 from tidegate.model.policy import FitBy
 from tidegate.policy import SHARE_BITS
-from tidegate.world.pool import Columns, Pool
+from tidegate.world.lanes import Lane
+from tidegate.world.pool import Columns, Pool, chunks_by_row
 
 Scores = npt.NDArray[np.int64]
 
 
-def scores(by: FitBy, pool: Pool, room: Columns, chunks: npt.NDArray[np.int64]) -> Scores | None:
-    """`chunks`: how many of the job's chunks each row can hold. None: rows in their order."""
+def scores(by: FitBy, pool: Pool, lane: Lane, room: Columns) -> Scores | None:
+    """None: rows in their order."""
     match by:
         case FitBy.FIRST:
             return None
         case FitBy.BEST:
-            return chunks  # the row that could hold fewest more of the same
+            return chunks_by_row(room, lane.need)  # the row that could hold fewest more of the same
         case FitBy.PACK:
             return free_share(pool, room)
         case FitBy.SPREAD:

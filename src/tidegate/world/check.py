@@ -5,6 +5,7 @@ It looks at everything and changes nothing. A finding is a sentence; none at all
 
 from collections import Counter
 from collections.abc import Iterator
+from copy import deepcopy
 
 from tidegate.model.base import ARRAY_BITS, index_of, job_of
 from tidegate.model.jobs import Job
@@ -175,7 +176,7 @@ def _digest(world: World) -> Iterator[str]:
     for kind in RECORD_KINDS:
         getattr(fresh, kind).touched.update(getattr(world, kind))
     full = fresh.read(world.__dict__)
-    kept = world.digest.fork()
+    kept = deepcopy(world.digest)  # reading it would bring the original up to date
     if kept.read(world.__dict__) == full:
         return
     for kind in RECORD_KINDS:
@@ -234,10 +235,10 @@ def _ends(pool: Pool, runs: list[Run]) -> Iterator[str]:
     if pool.end_times != sorted(by_end):
         yield f"ends at {pool.end_times}, should be {sorted(by_end)}"
     if {end: sorted(run.task for run in at) for end, at in by_end.items()} != {
-        end: sorted(run.task for run in at) for end, at in pool.runs_at.items()
+        end: sorted(at) for end, at in pool.runs_at.items()
     }:
         yield "runs are filed under other ends than their own"
-    elif any(set(at) != set(by_end[end]) for end, at in pool.runs_at.items()):
+    elif any(set(at.values()) != set(by_end[end]) for end, at in pool.runs_at.items()):
         yield "a run is filed that is not the one the world has"
     if pool.units_at != {end: sum(sum(run.counts) for run in at) for end, at in by_end.items()}:
         yield "chunks by end do not add up"

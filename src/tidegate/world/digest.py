@@ -37,13 +37,14 @@ class Notes:
             self.touched.discard(key)
 
 
+RECORD_KINDS = (
+    "arrays", "attempts", "dependents", "halting", "jobs", "keys", "last_runs", "nodes", "outcomes", "parked",
+    "promises", "runs", "strays",
+)  # fmt: skip
+
+
 class Digest:
     """One attribute a kind of record, named as the world names it."""
-
-    __slots__ = (
-        "arrays", "attempts", "dependents", "halting", "jobs", "keys", "last_runs", "nodes", "outcomes", "parked",
-        "promises", "runs", "strays", "total",
-    )  # fmt: skip
 
     arrays: Notes
     attempts: Notes
@@ -61,19 +62,22 @@ class Digest:
 
     def __init__(self) -> None:
         self.total = 0
+        self.is_cold = False
         for kind in RECORD_KINDS:
             setattr(self, kind, Notes())
 
     def fork(self) -> "Digest":
+        """Knows nothing yet: few forks are ever asked, and the first reading hashes everything."""
         twin = Digest()
-        twin.total = self.total
-        for kind in RECORD_KINDS:
-            mine, theirs = getattr(self, kind), getattr(twin, kind)
-            theirs.hashes, theirs.touched = mine.hashes.copy(), mine.touched.copy()
+        twin.is_cold = True
         return twin
 
     def read(self, records: Mapping[str, Mapping[Any, Any]]) -> int:
         """Brings the noted records up to date."""
+        if self.is_cold:
+            self.is_cold = False
+            for kind in RECORD_KINDS:
+                getattr(self, kind).touched.update(records[kind])
         for kind in RECORD_KINDS:
             notes, known = getattr(self, kind), records[kind]
             hashes = notes.hashes
@@ -87,6 +91,3 @@ class Digest:
             notes.touched.clear()
         self.total %= MODULUS
         return self.total
-
-
-RECORD_KINDS = tuple(kind for kind in Digest.__slots__ if kind != "total")

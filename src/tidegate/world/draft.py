@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from itertools import accumulate, pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from tidegate.model.base import FOREVER_MS
 from tidegate.world.lanes import Lane
@@ -153,150 +154,196 @@ class CountedDraft:
         return None
 
 
+class Level:
+    """Room by node at one instant, and the least of it since now."""
+
+    __slots__ = ("cells", "floor", "floor_cells", "room", "start")
+
+    def __init__(self, start: int, room: Columns) -> None:
+        self.start = start
+        self.room = self.floor = room
+        self.cells = self.floor_cells = [column.data for column in room]
+
+    def lower(self, before: "Level") -> None:
+        """Finds the floor anew, from the one before."""
+        self.floor = np.minimum(before.floor, self.room)
+        self.floor_cells = [column.data for column in self.floor]
+
+
+Taken = tuple[int, int, Rows, Rows, Need]
+"""(start, end, rows, counts, need)"""
+
+
 class ColumnDraft:
     """Free amounts by node: now, and at the start of every promise.
 
-    `levels[k]` is the room at `starts[k]` (`starts[0]` is now); `floors[k]` is the least room at any of
-    levels 0..k. Between promises room only grows, so a run that ends by `end` fits exactly if it fits in the
-    floor of the last level that starts before `end`.
+    Between promises room only grows, so a run that ends by `end` fits exactly if it fits in the floor of the
+    last level that starts before `end`.
     """
 
-    __slots__ = ("ends", "floors", "levels", "now", "pool", "starts", "taken")
+    __slots__ = ("kept", "levels", "now", "pool", "started")
 
     def __init__(self, pool: Pool, now: int) -> None:
         self.pool = pool
         self.now = now
-        self.starts = [now]
-        self.levels: list[Columns] = [pool.free.copy()]
-        self.floors: list[Columns] = [self.levels[0]]
-        self.taken: list[tuple[int, int, Rows, Rows, Need]] = []  # (start, end, rows, counts, need)
-        self.ends: list[int] = []  # of what was taken, sorted
+        self.levels = [Level(now, pool.free.copy())]
+        self.started: list[Taken] = []  # what starts now
+        self.kept: list[Taken] = []  # what is promised
 
-    def floor_until(self, end: int) -> Columns:
-        return self.floors[bisect_left(self.starts, end) - 1]
+    def level_until(self, end: int) -> Level:
+        levels = self.levels
+        at = len(levels) - 1
+        while at and levels[at].start >= end:
+            at -= 1
+        return levels[at]
 
-    def take(self, start: int, end: int, rows: Rows, counts: Rows, need: Need) -> None:
-        if start > self.now and start not in self.starts:
-            at = bisect_left(self.starts, start)
-            self.starts.insert(at, start)
-            self.levels.insert(at, self.room_at(start))
-            self.floors.insert(at, self.levels[at])
-        self.taken.append((start, end, rows, counts, need))
-        self.ends.insert(bisect_left(self.ends, end), end)
+    def start(self, end: int, rows: Rows, counts: Rows, need: Need) -> None:
+        self.started.append((self.now, end, rows, counts, need))
+        self._shift(self.now, end, rows, counts, need, -1)
+
+    def keep(self, start: int, end: int, rows: Rows, counts: Rows, need: Need) -> None:
+        levels = self.levels
+        if all(level.start != start for level in levels):
+            at = sum(level.start < start for level in levels)
+            levels.insert(at, Level(start, self.room_at(start)))
+            for k in range(at, len(levels)):
+                levels[k].lower(levels[k - 1])
+        self.kept.append((start, end, rows, counts, need))
         self._shift(start, end, rows, counts, need, -1)
 
     def give_back(self, start: int, end: int, rows: Rows, counts: Rows, need: Need) -> None:
-        self.taken.remove((start, end, rows, counts, need))
-        self.ends.remove(end)
+        """A promise is not kept any more. Its level stays: it does no harm."""
+        self.kept.remove((start, end, rows, counts, need))
         self._shift(start, end, rows, counts, need, 1)
 
     def _shift(self, start: int, end: int, rows: Rows, counts: Rows, need: Need, sign: int) -> None:
-        first = bisect_left(self.starts, start)
-        last = bisect_left(self.starts, end)
-        for level in range(first, last):
-            add(self.levels[level], rows, counts, need, sign)
-        self._lower_floors(max(first, 1), rows, counts, need, sign)
-
-    def _lower_floors(self, first: int, rows: Rows, counts: Rows, need: Need, sign: int) -> None:
-        """Only the rows that changed; a floor of its own is made when a second level appears."""
-        index = list(rows)
-        for k in range(first, len(self.floors)):
-            if self.floors[k] is self.levels[k]:
-                self.floors[k] = np.minimum(self.floors[k - 1], self.levels[k])
-            else:
-                self.floors[k][:, index] = np.minimum(self.floors[k - 1][:, index], self.levels[k][:, index])
+        levels = self.levels
+        for level in levels:
+            if start <= level.start < end:
+                add(level.cells, level.room, rows, counts, need, sign)
+        for k in range(1, len(levels)):
+            level, below = levels[k], levels[k - 1].floor_cells
+            if level.start < start:
+                continue
+            for column, _ in need:  # only what changed: these rows, in these columns
+                least, here, before = level.floor_cells[column], level.cells[column], below[column]
+                for row in rows:
+                    a, b = here[row], before[row]
+                    least[row] = min(b, a)
 
     def room_at(self, time: int) -> Columns:
         """Free amounts at a later time, as far as is planned."""
-        pool = self.pool
-        room = pool.free.copy()
-        self._release(room, self.pool.end_times[: bisect_right(pool.end_times, time)])
-        for start, end, rows, counts, need in self.taken:
-            if start <= time < end:
-                add(room, rows, counts, need, -1)
+        pool, now = self.pool, self.now
+        room = self.levels[0].room.copy()
+        ended = [
+            (run.rows, run.counts, run.need)
+            for end in pool.end_times[: bisect_right(pool.end_times, time)]
+            for run in pool.runs_at[end].values()
+        ]
+        taken = (*self.started, *self.kept) if self.kept else self.started
+        ended += [(rows, counts, need) for start, end, rows, counts, need in taken if start == now and end <= time]
+        add_many(room, ended, 1)
+        for start, end, rows, counts, need in self.kept:
+            if now < start <= time < end:
+                add_many(room, [(rows, counts, need)], -1)
         return room
-
-    def _release(self, room: Columns, ends: list[int]) -> None:
-        runs_at = self.pool.runs_at
-        for end in ends:
-            for run in runs_at[end]:
-                add(room, run.rows, run.counts, run.need, 1)
 
     def earliest(self, lane: Lane, duration: int) -> tuple[int, Columns] | None:
         """The first time from which the shape fits for `duration`, and the room it may choose from."""
-        promised = len(self.starts) > 1
-        if self.fits(lane, self.floor_until(self.now + duration)):
-            return self.now, self.floor_until(self.now + duration)
-        if not promised and not self.taken:
+        now_floor = self.level_until(self.now + duration).floor
+        if shape_fits(self.pool, lane, now_floor):
+            return self.now, now_floor
+        if len(self.levels) == 1:
             return self._earliest_after_ends(lane)
-        for time in self._breakpoints():
+        for time in self._breakpoints(self.pool.end_times):
             room = self.room_at(time)
-            if not self.fits(lane, room):
+            if not shape_fits(self.pool, lane, room):
                 continue
-            for start, level in zip(self.starts, self.levels, strict=True):
-                if time < start < time + duration:
-                    np.minimum(room, level, out=room)
-            if self.fits(lane, room):
+            for level in self.levels:
+                if time < level.start < time + duration:
+                    np.minimum(room, level.room, out=room)
+            if shape_fits(self.pool, lane, room):
                 return time, room
         return None
 
-    def _breakpoints(self) -> list[int]:
-        overdue = [self.now + 1] if self.pool.end_times and self.pool.end_times[0] <= self.now else []
-        times = {time for time in (*self.pool.end_times, *self.ends, *overdue) if time > self.now}
+    def _breakpoints(self, ends: list[int]) -> list[int]:
+        """When room may come back, in order."""
+        times = {max(end, self.now + 1) for end in ends}
+        times.update(end for _, end, _, _, _ in (*self.started, *self.kept))
         return sorted(times)
 
     def _earliest_after_ends(self, lane: Lane) -> tuple[int, Columns] | None:
-        """While nothing is promised room only grows: gallop over the ends, then halve back."""
-        ends = self.pool.end_times
-        room = self.pool.free.copy()
-        done, step, last_step = 0, 1, 0
-        while done < len(ends):
-            before = room.copy()
-            batch = ends[done : done + step]
-            self._release(room, batch)
-            if not self.fits(lane, room):
-                done += len(batch)
-                step = step * 2 if not last_step else max(1, step // 2)
-                continue
-            if len(batch) == 1:
-                return max(batch[0], self.now + 1), room
-            room, step, last_step = before, max(1, len(batch) // 2), 1
-        return None
-
-    def fits(self, lane: Lane, room: Columns) -> bool:
-        return shape_fits(self.pool, lane, room)
+        """While nothing is promised room only grows: gallop over the times, then halve back."""
+        times = self._breakpoints(self.pool.end_times)
+        low, step = -1, 1  # it does not fit at times[low]
+        while True:
+            high = min(low + step, len(times) - 1)
+            if high == low:
+                return None
+            room = self.room_at(times[high])
+            if shape_fits(self.pool, lane, room):
+                break
+            low, step = high, step * 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            earlier = self.room_at(times[middle])
+            if shape_fits(self.pool, lane, earlier):
+                high, room = middle, earlier
+            else:
+                low = middle
+        return times[high], room
 
 
 def shape_fits(pool: Pool, lane: Lane, room: Columns) -> bool:
     """Does the whole shape fit in this room?"""
+    return int(chunks_of(pool, lane, room).sum()) >= lane.units
+
+
+def chunks_of(pool: Pool, lane: Lane, room: Columns) -> npt.NDArray[np.int64]:
+    """How many chunks of the lane's shape each row may be given."""
     shape = lane.shape
-    if shape.stack:
-        chunks = chunks_by_row(room, lane.need)
-        if shape.where:
-            chunks = chunks * pool.rows_matching(shape.where)
-        return int(chunks.sum()) >= shape.count
-    return int(np.count_nonzero(rows_with_room(pool, lane, room))) >= shape.count
+    chunks = chunks_by_row(room, lane.need) if shape.stack else holds_chunk(room, lane.need).astype(np.int64)
+    if shape.where:
+        chunks *= pool.rows_matching(shape.where)
+    return chunks
 
 
-def rows_with_room(pool: Pool, lane: Lane, room: Columns) -> Mask:
+def holds_chunk(room: Columns, need: Need) -> Mask:
     """The rows on which one chunk fits."""
     mask: Mask | None = None
-    for column, amount in lane.need:
+    for column, amount in need:
         here: Mask = room[column] >= amount
         mask = here if mask is None else np.logical_and(mask, here, out=mask)
     assert mask is not None
-    if lane.shape.where:
-        mask = np.logical_and(mask, pool.rows_matching(lane.shape.where), out=mask)
     return mask
 
 
-def add(room: Columns, rows: Rows, counts: Rows, need: Need, sign: int) -> None:
+def add(cells: list[memoryview], room: Columns, rows: Rows, counts: Rows, need: Need, sign: int) -> None:
+    """Chunks given to, or taken from, some rows of `room`, which `cells` shows one by one."""
     if len(rows) <= SCALAR_ROWS_MAX:
         for column, amount in need:
-            cells = room[column]
+            by_row = cells[column]
             for row, count in zip(rows, counts, strict=True):
-                cells[row] += sign * amount * count
+                by_row[row] += sign * amount * count
         return
     index, by = np.array(rows), np.array(counts)
     for column, amount in need:
         room[column, index] += sign * amount * by
+
+
+def add_many(room: Columns, many: list[tuple[Rows, Rows, Need]], sign: int) -> None:
+    """The same for many at once: one pass a kind of chunk, however many there are."""
+    if len(many) <= SCALAR_ROWS_MAX:
+        cells = [column.data for column in room]
+        for rows, counts, need in many:
+            add(cells, room, rows, counts, need, sign)
+        return
+    kinds: dict[Need, tuple[list[int], list[int]]] = {}
+    for rows, counts, need in many:
+        all_rows, all_counts = kinds.setdefault(need, ([], []))
+        all_rows.extend(rows)
+        all_counts.extend(counts)
+    for need, (all_rows, all_counts) in kinds.items():
+        index, by = np.array(all_rows), np.array(all_counts)
+        for column, amount in need:
+            np.add.at(room[column], index, sign * amount * by)

@@ -25,8 +25,8 @@ SCALAR_ROWS_MAX = 12
 class Pool:
     __slots__ = (
         "buffer", "capacity", "cells", "changed", "closed", "end_times", "fitting", "free_units", "freed", "fresh",
-        "grown", "kinds", "lane_serial", "lanes", "masks", "name", "names", "nodes", "odd", "open_rows", "promised",
-        "row_of", "runs_at", "strained", "total", "unit", "units_at", "units_free",
+        "grown", "kinds", "lane_serial", "lanes", "masks", "name", "names", "nodes", "odd", "open_rows", "owned_ends",
+        "promised", "row_of", "runs_at", "strained", "total", "unit", "units_at", "units_free",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -45,7 +45,8 @@ class Pool:
         self.lanes: dict[LaneKey, Lane] = {}
         self.lane_serial = 0
         self.end_times: list[int] = []
-        self.runs_at: dict[int, tuple[Run, ...]] = {}
+        self.runs_at: dict[int, dict[int, Run]] = {}  # by expected end and task
+        self.owned_ends: set[int] = set()  # ends whose runs no fork shares
         self.units_at: dict[int, int] = {}
         self.kinds: dict[Need, int] = {}  # stackable chunks without constraints: how many lanes and runs of each
         self.odd = 0  # how many lanes and runs of any other kind
@@ -61,8 +62,7 @@ class Pool:
         self.freed: set[int] | None = set()  # rows with more room; None: anything may have changed
 
     def fork(self) -> "Pool":
-        twin = Pool.__new__(Pool)
-        twin.name = self.name
+        twin = Pool(self.name)
         twin.names = self.names.copy()
         twin.nodes = self.nodes.copy()
         twin.masks = self.masks.copy()
@@ -78,6 +78,7 @@ class Pool:
         twin.lane_serial = self.lane_serial
         twin.end_times = self.end_times.copy()
         twin.runs_at = self.runs_at.copy()
+        self.owned_ends, twin.owned_ends = set(), set()
         twin.units_at = self.units_at.copy()
         twin.kinds, twin.odd = self.kinds.copy(), self.odd
         twin.unit, twin.strained, twin.free_units = self.unit, self.strained, self.free_units
@@ -243,27 +244,36 @@ class Pool:
         """Notes when the run should end; returns its chunks."""
         units = run.counts[0] if len(run.counts) == 1 else sum(run.counts)
         end = run.expected_end
-        runs = self.runs_at.get(end)
-        if runs is None:
+        known = self.runs_at.get(end)
+        if known is None:
             insort(self.end_times, end)
-            self.runs_at[end] = (run,)
+            self.runs_at[end] = {run.task: run}
+            self.owned_ends.add(end)
             self.units_at[end] = units
         else:
-            self.runs_at[end] = (*runs, run)
+            self._own_end(end, known)[run.task] = run
             self.units_at[end] += units
         return units
 
     def unexpect(self, run: Run) -> int:
         units = run.counts[0] if len(run.counts) == 1 else sum(run.counts)
         end = run.expected_end
-        runs = self.runs_at[end]
-        if len(runs) == 1:
+        known = self.runs_at[end]
+        if len(known) == 1:
             del self.runs_at[end], self.units_at[end]
             del self.end_times[bisect_left(self.end_times, end)]
+            self.owned_ends.discard(end)
         else:
-            self.runs_at[end] = tuple([other for other in runs if other.task != run.task])
+            del self._own_end(end, known)[run.task]
             self.units_at[end] -= units
         return units
+
+    def _own_end(self, end: int, known: dict[int, Run]) -> dict[int, Run]:
+        """What a fork shares is copied by whoever writes to it first."""
+        if end not in self.owned_ends:
+            known = self.runs_at[end] = known.copy()
+            self.owned_ends.add(end)
+        return known
 
     def settle(self) -> None:
         """A cycle has seen everything up to here."""

@@ -5,7 +5,7 @@ from tidegate.model.events import Promise
 from tidegate.model.jobs import Amounts, Job, Outcome
 from tidegate.model.nodes import Node
 from tidegate.model.policy import PolicySpec
-from tidegate.world.digest import MODULUS, RECORD_KINDS, Digest, record_hash
+from tidegate.world.digest import MODULUS, Digest, record_hash
 from tidegate.world.pool import Pool
 from tidegate.world.records import ArrayState, HaltAsked, LastRuns, Need, Parked, Run
 
@@ -84,9 +84,7 @@ class World:
 
     def full_digest(self) -> str:
         """The same number from every record, whatever was noted as changed."""
-        fresh = Digest()
-        for kind in RECORD_KINDS:
-            getattr(fresh, kind).touched.update(getattr(self, kind))
+        fresh = self.digest.fork()
         return self._with_scalars(fresh.read(self.__dict__))
 
     def _with_scalars(self, records: int) -> str:

@@ -1,0 +1,35 @@
+"""Which benchmarks there are, and how one is run: in a process of its own."""
+
+import importlib
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+from bench.kit import Plan
+from bench.rows import MissingError, Row, skipped
+
+BENCHES = {
+    "start": "starting",
+    "fork": "forks",
+    "after-end": "after_end",
+    "cycle": "full_cycle",
+    "replay-pool": "vs_loop",
+    "million": "million",
+    "replay-nodes": "vs_accasim",
+}
+"""What each measures stands at the top of its module."""
+
+
+def apart(plan: Plan) -> list[Row]:
+    """In a fresh process: what one leaves in memory neither slows the next nor counts as its peak."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(one, plan).result()
+
+
+def one(plan: Plan) -> list[Row]:
+    module = importlib.import_module(f"bench.{BENCHES[plan.name]}")
+    try:
+        rows: list[Row] = module.run(plan)
+    except MissingError as missing:
+        plan.say(f"SKIPPED: {missing}")
+        return [skipped(plan.name, str(missing))]
+    return rows
