@@ -23,7 +23,6 @@ from bench.worlds import (
     fold,
     keep_waiting,
     mixed_limits,
-    one_limit,
     size_of,
     waiting_jobs,
 )
@@ -35,7 +34,7 @@ from tidegate.world.world import World
 def run(plan: Plan) -> list[Row]:
     size = size_of(plan)
     drawn = draw(size)
-    few = compare_queues(plan, drawn, one_limit(drawn), size.waiting, size.waiting // 100)
+    few = compare_queues(plan, drawn, mixed_limits(drawn, size.lanes), size.waiting, size.waiting // 100)
     many_kinds = mixed_limits(drawn, size.many_lanes)
     many = compare_queues(plan, drawn, many_kinds, size.waiting, len(many_kinds))
     bound = Bound("at most", 2)

@@ -9,7 +9,7 @@ from time import perf_counter
 
 from bench.kit import Plan, steady
 from bench.rows import Bound, Pair, Row, compare
-from bench.worlds import Drawn, Kind, busy_cluster, draw, mixed_limits, one_limit, size_of, waiting_jobs
+from bench.worlds import Drawn, Kind, busy_cluster, draw, mixed_limits, size_of, waiting_jobs
 from tidegate.world.world import World
 
 FORK_MS_MAX = 5
@@ -18,7 +18,10 @@ FORK_MS_MAX = 5
 def run(plan: Plan) -> list[Row]:
     size = size_of(plan)
     drawn = draw(size)
-    queues = {"100-lanes": one_limit(drawn), f"{size.many_lanes}-lanes": mixed_limits(drawn, size.many_lanes)}
+    queues = {
+        "100-lanes": mixed_limits(drawn, size.lanes),
+        f"{size.many_lanes}-lanes": mixed_limits(drawn, size.many_lanes),
+    }
     return [row(plan, name, drawn, kinds, size.waiting) for name, kinds in queues.items()]
 
 

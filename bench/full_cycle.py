@@ -41,7 +41,7 @@ def run(plan: Plan) -> list[Row]:
     empty = cluster(drawn)
     lane_of = np.random.default_rng(5).integers(0, size.many_lanes, size.waiting).tolist()
     queues: dict[str, tuple[Sequence[Kind], Sequence[int]]] = {
-        "few": (one_limit(drawn), drawn.shape_of.tolist()),
+        "few": (one_limit(drawn), drawn.shape_of),
         "limits": (mixed_limits(drawn, size.many_lanes), lane_of),
         "shapes": (mixed_shapes(size.many_lanes), lane_of),
     }
@@ -97,7 +97,7 @@ class Cursor:
 
     def milliseconds(self, drawn: Drawn) -> float:
         self.told.clear()
-        self.cursor(drawn.nodes.T.tolist(), drawn.shapes.tolist(), drawn.shape_of.tolist())
+        self.cursor(drawn.nodes, drawn.requests, drawn.shape_of)
         took: float = median(told["ms"] for told in self.told)
         return took
 

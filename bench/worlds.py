@@ -1,16 +1,11 @@
-"""Large worlds for the benchmarks of the kernel, made by folding events as the live ones are.
-
-Nodes and shapes are drawn by the functions of the rival `decide.py`, so that both schedule the same.
-"""
+"""Large worlds for the benchmarks of the kernel, made by folding events as the live ones are."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from bench.kit import Plan
-from bench.peers import load_functions
 from tidegate.core.accept import accept
 from tidegate.core.decide import decide
 from tidegate.core.memo import Memo
@@ -18,18 +13,21 @@ from tidegate.core.reconcile import reconcile
 from tidegate.model.commands import Cancel, ChangePolicy, Command, Refused, SetNode, Submit
 from tidegate.model.engine import Ended
 from tidegate.model.events import Event, JobLaunched
-from tidegate.model.jobs import JobSpec, Outcome, Shape
+from tidegate.model.jobs import Amounts, JobSpec, Outcome, Shape
 from tidegate.model.nodes import Node
 from tidegate.wire.policy_file import load_builtin
 from tidegate.world.apply import apply
 from tidegate.world.world import World
 
-RESOURCES = (("cpus", 1000), ("gpus", 1000), ("memory", 1024), ("scratch", 1))
-"""Name and unit, sorted by name; `scratch` is a named resource."""
-COLUMN = {"cpus": 0, "memory": 1, "gpus": 2, "scratch": 3}
-"""Where the rival has them."""
+NODE = (64, 256, 8, 1000)
+"""Processors, GiB of memory, GPUs, and a named resource: what every node has."""
+RESOURCES = (("cpus", 0, 1000), ("gpus", 2, 1000), ("memory", 1, 1024), ("scratch", 3, 1))
+"""Name, where it stands in NODE, unit; sorted by name."""
+SEED = 3
 MINUTE_MS = 60_000
 POOL = "default"
+ARRIVALS = 100
+"""In so many parts, a minute apart, the jobs of a busy cluster came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,53 +42,64 @@ def size_of(plan: Plan) -> Size:
     return Size(1_000, 10_000, 100, 1_000) if plan.smoke else Size(10_000, 100_000, 100, 10_000)
 
 
+def amounts_of(amounts: Sequence[int]) -> Amounts:
+    return tuple((name, amounts[at] * unit) for name, at, unit in RESOURCES if amounts[at])
+
+
 class Kind:
     """What the jobs of one lane ask for."""
 
     __slots__ = ("limit_ms", "shape")
 
     def __init__(self, request: Sequence[int], limit_ms: int) -> None:
-        chunk = tuple((name, request[COLUMN[name]] * unit) for name, unit in RESOURCES if request[COLUMN[name]])
-        self.shape = Shape(chunk)
+        self.shape = Shape(amounts_of(request))
         self.limit_ms = limit_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What the rival's functions drew: the same for it and for us."""
+    """The same for the rival and for us. An amount a resource, in the order of NODE."""
 
-    nodes: Any  # by resource, then by node
-    shapes: Any  # by shape, then by resource
-    shape_of: Any  # by job
+    nodes: list[list[int]]
+    requests: list[list[int]]  # by shape
+    shape_of: list[int]  # by job
 
 
 def draw(size: Size) -> Drawn:
-    functions = load_functions("decide.py", ("nodes", "shapes"))
-    rng = np.random.default_rng(3)  # with this seed a hundred shapes are all different
-    wanted = functions["shapes"](rng, size.lanes)
-    shape_of = rng.integers(0, size.lanes, size.waiting).astype(np.int32)
-    empty = np.ascontiguousarray(functions["nodes"](size.nodes, rng, 0.0).T)
-    return Drawn(empty, wanted, shape_of)
+    """The distributions are those of the rival script, so its published figures are about the same queue."""
+    rng = np.random.default_rng(SEED)
+    wanted = requests(rng, size.lanes)
+    assert len(set(map(tuple, wanted))) == size.lanes, "with this seed all shapes are different"
+    return Drawn([list(NODE)] * size.nodes, wanted, rng.integers(0, size.lanes, size.waiting).tolist())
+
+
+def requests(rng: np.random.Generator, shapes: int) -> list[list[int]]:
+    """Processors and memory in powers of two, GPUs in less than two thirds, a little of the named resource."""
+    columns = (
+        2 ** rng.integers(0, 7, shapes),
+        2 ** rng.integers(1, 8, shapes),
+        rng.choice((0, 0, 0, 1, 2, 4, 8), shapes),
+        rng.integers(0, 50, shapes),
+    )
+    return [list(request) for request in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def one_limit(drawn: Drawn) -> list[Kind]:
     """A lane a shape."""
-    return [Kind(request, 60 * MINUTE_MS) for request in drawn.shapes.tolist()]
+    return [Kind(request, 60 * MINUTE_MS) for request in drawn.requests]
 
 
 def mixed_limits(drawn: Drawn, lanes: int) -> list[Kind]:
-    """The same shapes with many limits each: as real logs are."""
-    requests = drawn.shapes.tolist()
-    limits = lanes // len(requests)
-    return [Kind(request, (1 + which) * 7 * MINUTE_MS) for which in range(limits) for request in requests]
+    """The same shapes, each with so many limits (a day and more) that there are as many lanes: as in real logs."""
+    wanted = drawn.requests
+    return [Kind(wanted[at % len(wanted)], (1440 + 7 * (at * 37 % lanes)) * MINUTE_MS) for at in range(lanes)]
 
 
 def mixed_shapes(lanes: int) -> list[Kind]:
     """Shapes and limits drawn alone for every lane: hardly two ask for the same nodes."""
-    rng = np.random.default_rng(2)
-    requests = load_functions("decide.py", ("shapes",))["shapes"](rng, lanes).tolist()
+    rng = np.random.default_rng(SEED)
     limits = rng.integers(1, 1440, lanes).tolist()
-    return [Kind(request, limit * MINUTE_MS) for request, limit in zip(requests, limits, strict=True)]
+    return [Kind(request, limit * MINUTE_MS) for request, limit in zip(requests(rng, lanes), limits, strict=True)]
 
 
 # -- folding -----------------------------------------------------------------------------------------------
@@ -112,9 +121,8 @@ def cluster(drawn: Drawn) -> World:
     """The nodes, empty, under EASY with first fit."""
     world = World()
     tell(world, ChangePolicy(load_builtin("easy")), 0)
-    for row, free in enumerate(drawn.nodes.T.tolist()):
-        capacity = tuple((name, free[COLUMN[name]] * unit) for name, unit in RESOURCES)
-        tell(world, SetNode(Node(f"n{row:05}", POOL, capacity)), 0)
+    for row, amounts in enumerate(drawn.nodes):
+        tell(world, SetNode(Node(f"n{row:05}", POOL, amounts_of(amounts))), 0)
     return world
 
 
@@ -139,14 +147,22 @@ def end_one(world: World, task: int, now: int) -> None:
 
 
 def busy_cluster(drawn: Drawn, kinds: Sequence[Kind], waiting: int) -> tuple[World, int]:
-    """A full cluster and so many jobs waiting, as many in every lane, each refused once; and the time."""
+    """A full cluster and so many jobs waiting, as many in every lane, each refused once; and the time.
+
+    Jobs came over some hours, so thousands of instants are known at which runs should end.
+    """
     world = cluster(drawn)
     each, rng = waiting // len(kinds), np.random.default_rng(4)
     memo, now = Memo(), 0
-    submit(world, kinds, rng.integers(0, len(kinds), waiting).tolist(), now)
-    while cycle(world, memo, now):
+    for arriving in np.array_split(rng.integers(0, len(kinds), waiting), ARRIVALS):
+        submit(world, kinds, arriving.tolist(), now)
+        cycle(world, memo, now)
         now += MINUTE_MS
+    started = 1
+    while started:
         submit(world, kinds, rng.permutation(_missing(world, kinds, each)).tolist(), now)
+        started = cycle(world, memo, now)
+        now += MINUTE_MS
     keep_waiting(world, each, now)
     cycle(world, memo, now)
     return world, now

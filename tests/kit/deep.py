@@ -1,5 +1,6 @@
 """A world as plain values, caches included, so that two of them can be compared by `==`."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from tidegate.world.pool import Pool
@@ -12,9 +13,8 @@ NOT_POOL_STATE = {"buffer", "cells", "masks", "fitting", "owned_ends"}
 def deep(world: World) -> dict[str, Any]:
     """Order within dicts counts where a decision could see it: runs, strays, lanes."""
     state: dict[str, Any] = {}
-    for name, value in world.__dict__.items():
-        if name in NOT_STATE:
-            continue
+    for name in sorted({*attributes(world)} - NOT_STATE):
+        value = getattr(world, name)
         if name == "pools":
             state[name] = {pool: _pool(here) for pool, here in value.items()}
         elif name == "stirred":
@@ -26,7 +26,7 @@ def deep(world: World) -> dict[str, Any]:
 
 def _pool(pool: Pool) -> dict[str, Any]:
     rows = len(pool.names)
-    state = {name: getattr(pool, name) for name in Pool.__slots__ if name not in NOT_POOL_STATE}
+    state = {name: getattr(pool, name) for name in attributes(pool) if name not in NOT_POOL_STATE}
     state["buffer"] = pool.buffer[:, :rows].tolist()
     state["total"] = pool.total.tolist()
     for name in ("lanes", "changed", "fresh"):
@@ -39,6 +39,13 @@ def _pool(pool: Pool) -> dict[str, Any]:
 
 def _plain(value: dict[Any, Any] | list[Any]) -> list[Any]:
     return list(value.items()) if isinstance(value, dict) else list(value)
+
+
+def attributes(of: World | Pool) -> Iterable[str]:
+    """Their names: of a class of Python, with slots or without, and of a compiled one."""
+    cls = type(of)
+    names: Iterable[str] = getattr(cls, "__mypyc_attrs__", None) or getattr(cls, "__slots__", None) or vars(of)
+    return names
 
 
 def difference(one: dict[str, Any], other: dict[str, Any], path: str = "") -> list[str]:

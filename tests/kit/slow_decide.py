@@ -121,9 +121,13 @@ class _Slow:
         if depth > 1:
             self._stand({task: job for job, task in tasks})
         rest = []
+        strict = depth == 0
         for at, (job, task) in enumerate(tasks):
-            may_promise = len(self.promises) < depth or self._rank(job) == FIRST_OF_ALL
+            aged = self._rank(job) == FIRST_OF_ALL
+            most = depth + (self.policy.order.aged_promises_max if aged else 0)
+            may_promise = len(self.promises) < most
             if self.promises and not may_promise:
+                strict |= aged
                 rest = tasks[at:]
                 break
             stood = self.standing.pop(task, None)
@@ -141,7 +145,7 @@ class _Slow:
             self.room.booked.remove(booking)
         if self.policy.backfill.order is CandidateOrder.SHORTEST:
             rest.sort(key=lambda found: (found[0].estimate_ms, found[0].submit_ms, found[0].id))
-        for job, task in rest:
+        for job, task in () if strict else rest:
             if job.id not in self.passed:
                 self._start(job, task)
 

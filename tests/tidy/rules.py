@@ -135,12 +135,16 @@ def eager_imports(tree: ast.Module, banned: str) -> list[str]:
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
-        if isinstance(node, Function | ast.Lambda):
+        if isinstance(node, Function | ast.Lambda) or _is_for_types_only(node):
             continue
         pending.extend(ast.iter_child_nodes(node))
         if any(name == banned or name.startswith(banned + ".") for name in _import_names(node)):
             found.append(f"{getattr(node, 'lineno', 0)}: {banned} imported when the module is loaded")
     return found
+
+
+def _is_for_types_only(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def _import_names(node: ast.AST) -> list[str]:

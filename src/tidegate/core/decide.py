@@ -2,9 +2,10 @@
 
 A full pass over a pool goes through its lanes by rank:
 
-1. what fits is started; what does not is promised the earliest start, up to `backfill.depth` promises (and
-   one for every job past its ageing bound);
-2. the others may go ahead where they delay no promise: the candidates.
+1. what fits is started; what does not is promised the earliest start, up to `backfill.depth` promises, and
+   `order.aged_promises_max` more for jobs past the ageing bound, which are first in rank;
+2. the others may go ahead where they delay no promise: the candidates. If a job past the bound is left without
+   a promise, there are none.
 
 With depth 0 the first refusal ends the pass (strict order); with depth 1 this is EASY backfilling, with no
 bound conservative backfilling. A pass that only has new arrivals to look at tries just those.
@@ -70,7 +71,7 @@ def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
             settled = _Pass(cycle, pool, placer).full(ranking.entries)
             if settled is not None and not cycle.cut:
                 memo.settled[pool.name] = settled
-    elif pool.fresh and cycle.policy.backfill.depth:
+    elif pool.fresh and not settled.strict:
         fresh = settled.placer.sift([ranking.known[serial] for serial in pool.fresh])
         if fresh:
             settled.placer.resume()
@@ -147,7 +148,20 @@ Again = tuple[int, int, int, _Line]
 class _Pass:
     """One pool in one cycle."""
 
-    __slots__ = ("cycle", "last", "lifts", "moved", "now", "placer", "policy", "pool", "promises", "standing", "world")
+    __slots__ = (
+        "cycle",
+        "last",
+        "lifts",
+        "moved",
+        "now",
+        "placer",
+        "policy",
+        "pool",
+        "promises",
+        "standing",
+        "strict",
+        "world",
+    )
 
     def __init__(self, cycle: _Cycle, pool: Pool, placer: Placer) -> None:
         self.cycle = cycle
@@ -161,6 +175,7 @@ class _Pass:
         self.lifts = 0  # how often room came back: what was refused before may fit since
         self.moved = False  # a standing promise did not just stay, so a second pass might choose better
         self.last: Order | None = None  # of the last job refused in its turn
+        self.strict = self.policy.backfill.depth == 0  # nobody goes ahead
 
     def full(self, entries: list[Ranked]) -> Settled | None:
         """None: another pass at once might find more, so nothing is settled."""
@@ -172,10 +187,10 @@ class _Pass:
             self._lift_the_rest()
         if self.promises or pool.promised:
             self._record_promises()
-        if depth and (at < len(entries) or again):
+        if not self.strict and (at < len(entries) or again):
             again = [turn for turn in again if turn[3].lifts != self.lifts]
             self.candidates(self.placer.sift(entries[at:]), again)
-        return None if self.moved else Settled(self.placer, self.last, len(self.promises) < depth)
+        return None if self.moved else Settled(self.placer, self.last, len(self.promises) < depth, self.strict)
 
     # -- jobs in their turn ------------------------------------------------------------------------------
 
@@ -187,8 +202,11 @@ class _Pass:
         while (at < end or again) and not cycle.cut:
             from_again = bool(again) and (at == end or again[0][:3] < entries[at][:3])
             order = again[0][:3] if from_again else entries[at][:3]
-            may_promise = len(self.promises) < depth or order[0] == AGED
-            if self.promises and not may_promise:
+            given, aged = len(self.promises), order[0] == AGED
+            may_promise = given < depth or (aged and given < depth + self.policy.order.aged_promises_max)
+            if given and not may_promise:
+                if aged:  # it has no promise that would protect it, so nobody goes ahead
+                    self.last, self.strict = order, True
                 break
             if from_again:
                 line = heappop(again)[3]

@@ -72,6 +72,7 @@ class Settled:
     placer: Placer
     last_refused: Order | None  # of the last job refused in its turn
     room_for_promises: bool  # fewer promises were given than the policy allows
+    strict: bool  # nobody goes ahead of the last refused
 
 
 class Memo:

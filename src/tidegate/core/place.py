@@ -22,8 +22,9 @@ Ranked = tuple[int, int, int, int, int, Lane, Any]
 estimate are the lane's, at hand for going over thousands of lanes. A pass uses the last place for its own."""
 Chosen = tuple[Rows, Rows]
 """Rows, and chunks on each."""
-WINDOW_ROWS = 256
-"""How many rows a first-fit cursor looks at first; then at all the others."""
+PROBED_ROWS = 32
+WINDOW_ROWS = 1024
+"""How many rows first fit looks at: one by one, then at once; then at all the others."""
 REFUSED_KEPT = 256
 """Refusals remembered to save other lanes the same search."""
 
@@ -132,77 +133,92 @@ class CountedPlacer:
 class ColumnPlacer:
     """Time and nodes are judged together, on columns."""
 
-    __slots__ = ("by", "cursors", "draft", "pool", "refused")
+    __slots__ = ("by", "draft", "pool", "refused", "rows", "shut")
     counted = False
 
     def __init__(self, pool: Pool, by: FitBy, now: int) -> None:
         self.pool = pool
         self.by = by
+        self.rows = len(pool.names)
         self.draft = ColumnDraft(pool, now)
-        self.cursors: dict[int, int] = {}  # serial of a lane -> the first row that may still hold a chunk
-        self.refused: list[tuple[int, Need]] = []  # (until, chunk): no row holds the chunk so long
+        # What was refused is not looked for again, for room only shrinks within a pass:
+        self.shut: set[int] = set()  # serials of lanes,
+        self.refused: list[tuple[int, Need]] = []  # and (until, chunk): no row holds the chunk so long
 
     def resume(self) -> None:
         pass
 
     def sift(self, entries: Sequence[Ranked]) -> list[Ranked]:
-        cursors, rows = self.cursors, len(self.pool.names)
-        return [entry for entry in entries if cursors.get(entry[5].serial, 0) < rows]
+        shut = self.shut
+        return [entry for entry in entries if entry[5].serial not in shut]
 
     def start(self, lane: Lane, end: int) -> Chosen | None:
         level = self.draft.level_until(end)
-        chosen: Chosen | None
-        if lane.units == 1 and self.by is FitBy.FIRST:
-            row = self._first_row(lane, level, end)
-            chosen = None if row < 0 else ((row,), (1,))
-        elif lane.units == 1 and self._first_open(lane, end) == len(self.pool.names):
-            chosen = None
+        chosen: Chosen | None = None
+        if lane.units > 1 or self.by is not FitBy.FIRST:
+            if lane.units > 1 or not self._asks_for_more(lane, end):
+                chosen = choose(self.pool, lane, level.floor, self.by)
         else:
-            chosen = choose(self.pool, lane, level.floor, self.by)
+            row = self._first_row(lane, level, end)
+            if row >= 0:
+                chosen = ((row,), (1,))
         if chosen is None:
             self._refuse(lane, end)
             return None
         self.draft.start(end, chosen[0], chosen[1], lane.need)
         return chosen
 
-    def _first_open(self, lane: Lane, end: int) -> int:
-        """A row below which there is no room, from what was refused: to this lane, or to one that asks for less."""
-        known = self.cursors.get(lane.serial)
-        if known is not None:
-            return known
+    def _asks_for_more(self, lane: Lane, end: int) -> bool:
+        """As much of everything, for as long, as a chunk that no row could hold?"""
         have = dict(lane.need)
         for until, need in self.refused:
             if until <= end and contains(have, need):
-                return len(self.pool.names)
-        return 0
+                return True
+        return False
 
     def _refuse(self, lane: Lane, end: int) -> None:
-        """Room only shrinks within a pass. Of two refusals that say the same, the one that says more is kept."""
-        self.cursors[lane.serial] = len(self.pool.names)
+        """Of two refusals that say the same, the one that says more is kept."""
+        self.shut.add(lane.serial)
         if lane.units > 1 or lane.shape.where or len(self.refused) >= REFUSED_KEPT:
             return
         need = lane.need
-        have = dict(need)
-        if any(until <= end and contains(have, other) for until, other in self.refused):
-            return
-        self.refused = [
-            (until, other) for until, other in self.refused if until < end or not contains(dict(other), need)
-        ]
-        self.refused.append((end, need))
+        if not self._asks_for_more(lane, end):
+            self.refused = [
+                (until, other) for until, other in self.refused if until < end or not contains(dict(other), need)
+            ]
+            self.refused.append((end, need))
 
     def _first_row(self, lane: Lane, level: Level, end: int) -> int:
-        """The lowest row that holds one chunk; -1: none does."""
-        row = self._first_open(lane, end)
-        rows, need, where = len(self.pool.names), lane.need, lane.shape.where
-        if row < rows and not where:  # most often it is still the row of the last one
-            cells = level.floor_cells
-            for column, amount in need:
-                if cells[column][row] < amount:
-                    break
-            else:
-                self.cursors[lane.serial] = row
-                return row
+        """The lowest row that holds one chunk; -1: none does. Lanes of one shape share what they found."""
+        shape, rows = lane.shape, self.rows
+        row = -1
+        for earlier in self.draft.levels:  # floors only get lower from level to level
+            row = max(row, earlier.cursors.get(shape, -1))
+            if earlier is level:
+                break
+        if row < 0:
+            row = rows if self._asks_for_more(lane, end) else 0
+        row = self._probe(lane, level, row)
+        if row == rows:
+            level.cursors[shape] = rows
+            return -1
+        level.cursors[shape] = row
+        return row
+
+    def _probe(self, lane: Lane, level: Level, row: int) -> int:
+        """A few rows one by one, for most often it is one of the next; then many at once."""
+        need, rows, where = lane.need, self.rows, lane.shape.where
         allowed = self.pool.rows_matching(where) if where else None
+        if allowed is None:
+            cells = level.floor_cells
+            soon = min(rows, row + PROBED_ROWS)
+            while row < soon:
+                for column, amount in need:
+                    if cells[column][row] < amount:
+                        break
+                else:
+                    return row
+                row += 1
         size = WINDOW_ROWS
         while row < rows:
             found = holds_chunk(level.floor[:, row : row + size], need)
@@ -210,11 +226,10 @@ class ColumnPlacer:
                 found &= allowed[row : row + size]
             at = int(found.argmax())
             if found[at]:
-                self.cursors[lane.serial] = row = row + at
-                return row
+                return row + at
             row += size
             size = rows
-        return -1
+        return rows
 
     def promise(self, lane: Lane) -> tuple[int, Chosen] | None:
         found = self.draft.earliest(lane, lane.estimate_ms)
@@ -251,8 +266,10 @@ class ColumnPlacer:
     def lift(self, lane: Lane, start: int, chosen: Chosen) -> None:
         start = max(start, self.draft.now)
         self.draft.give_back(start, start + lane.estimate_ms, *chosen, lane.need)
-        self.cursors.clear()  # there is more room than when they were set
+        self.shut.clear()  # there is more room than when they were refused
         self.refused.clear()
+        for level in self.draft.levels:
+            level.cursors.clear()
 
 
 def contains(have: dict[int, int], need: Need) -> bool:

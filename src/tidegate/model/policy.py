@@ -51,6 +51,14 @@ class Order(Value, frozen=True, gc=False, forbid_unknown_fields=True):
             description="a job that waited this long goes before all younger ones and holds a promised start; 0: never",
         ),
     ] = 0
+    aged_promises_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="how many jobs past the bound hold a promise, beside `backfill.depth`; "
+            "with more of them in a pool nobody goes ahead at all",
+        ),
+    ] = 16
     why: str = ""
 
 

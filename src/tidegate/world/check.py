@@ -175,9 +175,9 @@ def _digest(world: World) -> Iterator[str]:
     fresh = Digest()
     for kind in RECORD_KINDS:
         getattr(fresh, kind).touched.update(getattr(world, kind))
-    full = fresh.read(world.__dict__)
+    full = fresh.read(world)
     kept = deepcopy(world.digest)  # reading it would bring the original up to date
-    if kept.read(world.__dict__) == full:
+    if kept.read(world) == full:
         return
     for kind in RECORD_KINDS:
         if getattr(kept, kind).hashes != getattr(fresh, kind).hashes:

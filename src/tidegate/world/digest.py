@@ -5,7 +5,6 @@ notes its key, and the next reading re-hashes the noted ones only. A record that
 readings costs nothing but the note.
 """
 
-from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -72,14 +71,14 @@ class Digest:
         twin.is_cold = True
         return twin
 
-    def read(self, records: Mapping[str, Mapping[Any, Any]]) -> int:
+    def read(self, records: object) -> int:
         """Brings the noted records up to date."""
         if self.is_cold:
             self.is_cold = False
             for kind in RECORD_KINDS:
-                getattr(self, kind).touched.update(records[kind])
+                getattr(self, kind).touched.update(getattr(records, kind))
         for kind in RECORD_KINDS:
-            notes, known = getattr(self, kind), records[kind]
+            notes, known = getattr(self, kind), getattr(records, kind)
             hashes = notes.hashes
             for key in notes.touched:
                 old = hashes.pop(key, 0)

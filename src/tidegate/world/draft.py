@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegate.model.base import FOREVER_MS
+from tidegate.model.jobs import Shape
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import SCALAR_ROWS_MAX, Columns, Mask, Pool, chunks_by_row
 from tidegate.world.records import Need
@@ -157,10 +158,11 @@ class CountedDraft:
 class Level:
     """Room by node at one instant, and the least of it since now."""
 
-    __slots__ = ("cells", "floor", "floor_cells", "room", "start")
+    __slots__ = ("cells", "cursors", "floor", "floor_cells", "room", "start")
 
     def __init__(self, start: int, room: Columns) -> None:
         self.start = start
+        self.cursors: dict[Shape, int] = {}  # first fit: no row below holds a chunk, as far as asked
         self.room = self.floor = room
         self.cells = self.floor_cells = [column.data for column in room]
 
@@ -202,6 +204,7 @@ class ColumnDraft:
         self._shift(self.now, end, rows, counts, need, -1)
 
     def keep(self, start: int, end: int, rows: Rows, counts: Rows, need: Need) -> None:
+        """What is promised from `start` on."""
         levels = self.levels
         if all(level.start != start for level in levels):
             at = sum(level.start < start for level in levels)
@@ -255,16 +258,32 @@ class ColumnDraft:
             return self.now, now_floor
         if len(self.levels) == 1:
             return self._earliest_after_ends(lane)
+        room = self.levels[0].room.copy()
+        last = self.now
         for time in self._breakpoints(self.pool.end_times):
-            room = self.room_at(time)
+            self._move(room, last, time)
+            last = time
             if not shape_fits(self.pool, lane, room):
                 continue
+            least = room.copy()
             for level in self.levels:
                 if time < level.start < time + duration:
-                    np.minimum(room, level.room, out=room)
-            if shape_fits(self.pool, lane, room):
-                return time, room
+                    np.minimum(least, level.room, out=least)
+            if shape_fits(self.pool, lane, least):
+                return time, least
         return None
+
+    def _move(self, room: Columns, last: int, time: int) -> None:
+        """From the room at `last` to the room at `time`: what ends and begins in between."""
+        pool = self.pool
+        ends = pool.end_times
+        first = 0 if last == self.now else bisect_right(ends, last)
+        for end in ends[first : bisect_right(ends, time)]:
+            add_many(room, [(run.rows, run.counts, run.need) for run in pool.runs_at[end].values()], 1)
+        for start, end, rows, counts, need in (*self.started, *self.kept):
+            change = (start <= last < end) - (start <= time < end)
+            if change:
+                add_many(room, [(rows, counts, need)], change)
 
     def _breakpoints(self, ends: list[int]) -> list[int]:
         """When room may come back, in order."""
@@ -320,6 +339,11 @@ def holds_chunk(room: Columns, need: Need) -> Mask:
 
 def add(cells: list[memoryview], room: Columns, rows: Rows, counts: Rows, need: Need, sign: int) -> None:
     """Chunks given to, or taken from, some rows of `room`, which `cells` shows one by one."""
+    if len(rows) == 1:
+        row, change = rows[0], sign * counts[0]
+        for column, amount in need:
+            cells[column][row] += amount * change
+        return
     if len(rows) <= SCALAR_ROWS_MAX:
         for column, amount in need:
             by_row = cells[column]

@@ -5,7 +5,7 @@ from tidegate.model.events import Promise
 from tidegate.model.jobs import Amounts, Job, Outcome
 from tidegate.model.nodes import Node
 from tidegate.model.policy import PolicySpec
-from tidegate.world.digest import MODULUS, Digest, record_hash
+from tidegate.world.digest import MODULUS, RECORD_KINDS, Digest, record_hash
 from tidegate.world.pool import Pool
 from tidegate.world.records import ArrayState, HaltAsked, LastRuns, Need, Parked, Run
 
@@ -14,6 +14,10 @@ OUTCOMES_KEPT = 10_000
 KEYS_EXPIRE_MS = 24 * 3_600_000
 USERS_KEPT = 100_000
 """So many users at least have their last run times remembered; the ones first seen go first."""
+
+# What a fork takes over as it is, and what it copies; a compiled class has no `__dict__` to ask.
+SCALARS = ("seq", "cycle", "policy", "policy_version", "next_job", "ordered")
+TABLES = (*RECORD_KINDS, "columns", "launching", "timers", "ripe")
 
 
 class World:
@@ -51,13 +55,15 @@ class World:
 
     def fork(self) -> "World":
         """A twin that may go its own way. Frozen records are shared, and lanes until one side writes."""
-        twin = World.__new__(World)
-        for name, value in self.__dict__.items():
-            twin.__dict__[name] = value.copy() if isinstance(value, dict | list) else value
+        twin = World()
+        for name in SCALARS:
+            setattr(twin, name, getattr(self, name))
+        for name in TABLES:
+            setattr(twin, name, getattr(self, name).copy())
         twin.pools = {name: pool.fork() for name, pool in self.pools.items()}
         twin.stirred = {name: twin.pools[name] for name in self.stirred}
         twin.digest = self.digest.fork()
-        self.token, twin.token = object(), object()
+        self.token = object()
         return twin
 
     # -- reading -----------------------------------------------------------------------------------------
@@ -80,12 +86,12 @@ class World:
 
     def read_digest(self) -> str:
         """The state as one number, from what changed since it was last read."""
-        return self._with_scalars(self.digest.read(self.__dict__))
+        return self._with_scalars(self.digest.read(self))
 
     def full_digest(self) -> str:
         """The same number from every record, whatever was noted as changed."""
         fresh = self.digest.fork()
-        return self._with_scalars(fresh.read(self.__dict__))
+        return self._with_scalars(fresh.read(self))
 
     def _with_scalars(self, records: int) -> str:
         scalars = (self.cycle, self.policy_version, self.policy, self.next_job)
