@@ -23,7 +23,7 @@ def show_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) 
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(title), box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for at, head in enumerate(heads):
         table.add_column(Text(head), justify="left" if at == 0 else "right", no_wrap=True)
     for row in rows:
@@ -31,4 +31,5 @@ def show_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) 
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 4096  # a file has no edge to fold at
+    print(title)
     console.print(table)
