@@ -14,7 +14,6 @@ from tidegate.model.jobs import After, Job, JobSpec, Outcome
 from tidegate.model.nodes import NodeState
 from tidegate.policy.estimate import estimate
 from tidegate.world.apply import satisfied
-from tidegate.world.records import Run
 from tidegate.world.world import World
 
 JOB_ID_MAX = 1 << 42
@@ -228,10 +227,15 @@ def _set_node_state(world: World, command: cmd.SetNodeState, now: int) -> Answer
     node = world.nodes.get(command.name)
     if node is None:
         return Refused(f"there is no node {command.name!r}", "look at the nodes for their names")
-    if node.state is command.state and node.why == command.why:
+    state = command.state
+    if state is NodeState.DRAINING and not world.runs_on(node.name):
+        state = NodeState.DRAINED
+    elif state is NodeState.DRAINED and world.runs_on(node.name):
+        state = NodeState.DRAINING
+    if node.state is state and node.why == command.why:
         return ()
-    changed = replace(node, state=command.state, why=command.why)
-    return (ev.NodeChanged(now, changed), *lost_with(world, node.name, command.state, command.why, now))
+    changed = replace(node, state=state, why=command.why)
+    return (ev.NodeChanged(now, changed), *lost_with(world, node.name, state, command.why, now))
 
 
 def lost_with(world: World, name: str, state: NodeState, why: str, now: int) -> tuple[ev.Event, ...]:
@@ -239,17 +243,9 @@ def lost_with(world: World, name: str, state: NodeState, why: str, now: int) -> 
     if state is not NodeState.DOWN:
         return ()
     events: list[ev.Event] = []
-    for run in runs_on(world, name):
+    for run in world.runs_on(name):
         events.extend(lose(world, run.task, run.attempt, f"node {name} went down: {why or 'no reason given'}", now))
     return tuple(events)
-
-
-def runs_on(world: World, name: str) -> list[Run]:
-    node = world.nodes.get(name)
-    if node is None:
-        return []
-    row = world.pools[node.pool].row_of[name]
-    return [run for run in world.runs.values() if run.pool == node.pool and row in run.rows]
 
 
 def lose(world: World, task: int, attempt: int, why: str, now: int) -> list[ev.Event]:

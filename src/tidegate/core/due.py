@@ -2,9 +2,12 @@
 
 from bisect import bisect_right
 
+from msgspec.structs import replace
+
 from tidegate.model import events as ev
 from tidegate.model.base import ARRAY_BITS, FOREVER_MS
 from tidegate.model.jobs import Outcome
+from tidegate.model.nodes import NodeState
 from tidegate.policy.estimate import raised_end
 from tidegate.world.world import World
 
@@ -18,8 +21,9 @@ def due(world: World, now: int) -> tuple[ev.Event, ...]:
                     job = world.jobs[run.task >> ARRAY_BITS]
                     later = raised_end(world.policy.estimate, job, run, now)
                     events.append(ev.EstimateRaised(now, run.task, run.attempt, later))
-    if world.ripe or (world.timers and world.timers[0][0] <= now):
+    if world.ripe or world.emptying or (world.timers and world.timers[0][0] <= now):
         _conditions(world, now, events)
+        _drained(world, now, events)
     return tuple(events)
 
 
@@ -37,6 +41,14 @@ def _conditions(world: World, now: int, events: list[ev.Event]) -> None:
             events.append(ev.JobDropped(now, job_id, Outcome.MISSED_DEADLINE, "it could no longer end in time"))
         elif parked is not None and not parked.held and not parked.after and parked.begin_ms <= now:
             events.append(ev.JobReady(now, job_id))
+
+
+def _drained(world: World, now: int, events: list[ev.Event]) -> None:
+    """A draining node that nothing runs on any more is drained."""
+    for name in world.emptying:
+        node = world.nodes[name]
+        if node.state is NodeState.DRAINING and not world.runs_on(name):
+            events.append(ev.NodeChanged(now, replace(node, state=NodeState.DRAINED)))
 
 
 def _waits(world: World, job_id: int) -> bool:

@@ -80,7 +80,7 @@ class Loop:
         if self.engine_at is None or self.engine_at <= now:
             for report in self.engine.reports(now):
                 self._reconcile(report, now)
-        if self.world.ripe or (self.due_at is not None and self.due_at <= now):
+        if self.world.ripe or self.world.emptying or (self.due_at is not None and self.due_at <= now):
             self._let_time_pass(now)
         if self.inbox_at is None or self.inbox_at <= now:
             for command in self.inbox.take(now, COMMANDS_PER_TURN_MAX):
@@ -136,13 +136,13 @@ class Loop:
     def _let_time_pass(self, now: int) -> None:
         """What time makes true may make more true: a chain of dependencies, at most."""
         world = self.world
-        while world.ripe or (self.due_at is not None and self.due_at <= now):
+        while world.ripe or world.emptying or (self.due_at is not None and self.due_at <= now):
             self.commit(due(world, now))
             self.due_at = next_due(world)
 
     def _cycle(self, now: int) -> None:
         self.unfinished = False
-        if self.world.ripe:
+        if self.world.ripe or self.world.emptying:
             self._let_time_pass(now)
         if not self.world.stirred:
             return

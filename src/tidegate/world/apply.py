@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from tidegate.model import events as ev
 from tidegate.model.base import ARRAY_BITS, FOREVER_MS, index_of, job_of
 from tidegate.model.jobs import After, AfterKind, Job, Outcome
+from tidegate.model.nodes import NodeState
 from tidegate.world.digest import Notes
 from tidegate.world.lanes import Lane, LaneKey, lane_key
 from tidegate.world.pool import FITTING_KEPT, Pool
@@ -39,6 +40,7 @@ def apply(world: World, event: ev.Event) -> None:
         case ev.TimePassed():
             del world.timers[: bisect_right(world.timers, (event.at, FOREVER_MS))]
             world.ripe.clear()
+            world.emptying.clear()
         case ev.HaltRequested():
             world.halting[event.task] = HaltAsked(event.attempt, event.outcome, world.seq)
             world.ordered = world.seq
@@ -270,6 +272,10 @@ def _job_dropped(world: World, event: ev.JobDropped) -> None:
 def _vacate(world: World, run: Run) -> None:
     pool = world.pools[run.pool]
     pool.vacate(run)
+    if pool.closed:
+        for row in run.rows:
+            if pool.nodes[row].state is NodeState.DRAINING:
+                world.emptying[pool.names[row]] = None
     world.stirred[pool.name] = pool
     world.launching.pop(run.task, None)
     world.digest.runs.gone(run.task)

@@ -17,7 +17,7 @@ USERS_KEPT = 100_000
 
 # What a fork takes over as it is, and what it copies; a compiled class has no `__dict__` to ask.
 SCALARS = ("seq", "cycle", "policy", "policy_version", "next_job", "ordered")
-TABLES = (*RECORD_KINDS, "columns", "launching", "timers", "ripe")
+TABLES = (*RECORD_KINDS, "columns", "emptying", "launching", "timers", "ripe")
 
 
 class World:
@@ -49,6 +49,7 @@ class World:
         self.launching: dict[int, int] = {}  # task -> event number of a start the engine has not confirmed
         self.timers: list[tuple[int, int]] = []  # (when to look, job), sorted
         self.ripe: dict[int, None] = {}  # parked jobs whose conditions changed
+        self.emptying: dict[str, None] = {}  # draining nodes that a run has left
         self.stirred: dict[str, Pool] = {}  # pools with changes since the last cycle
         self.digest = Digest()
         self.token = object()  # who may write to a lane
@@ -81,6 +82,14 @@ class World:
             run = self.runs.get(job << ARRAY_BITS)
             return [] if run is None else [run]
         return [run for task, run in self.runs.items() if job_of(task) == job]
+
+    def runs_on(self, node: str) -> list[Run]:
+        known = self.nodes.get(node)
+        if known is None:
+            return []
+        pool = self.pools[known.pool]
+        row = pool.row_of[node]
+        return [run for run in self.runs.values() if run.pool == pool.name and row in run.rows]
 
     # -- digest ------------------------------------------------------------------------------------------
 
