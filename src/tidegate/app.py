@@ -40,6 +40,7 @@ __all__ = [
     "load_builtin", "prepare", "read_policy", "run_replays", "write_swf",
 ]  # fmt: skip
 
+SQLITE = b"SQLite format 3\0"
 GC_EVERY = 200_000
 """The values of the model hold no cycles, so the collector has next to nothing to find."""
 
@@ -89,11 +90,21 @@ def prepare(wish: ReplayWish) -> Prepared:
 
 
 def is_journal(path: Path) -> bool:
+    return begins_with(path, SQLITE)
+
+
+def begins_with(path: Path, mark: bytes) -> bool:
     try:
         with path.open("rb") as stream:
-            return stream.read(16) == b"SQLite format 3\0"
+            return stream.read(len(mark)) == mark
     except OSError:
-        return False  # the trace reader says what is wrong with it
+        return False  # whoever opens it says what is wrong with it
+
+
+def spare(path: Path, mark: bytes, kind: str) -> None:
+    """Only what is empty or was written by an earlier run is written over."""
+    if path.is_file() and path.stat().st_size and not begins_with(path, mark):
+        raise FileExistsError(f"{path} is there and is not {kind}: give another name, or remove it first")
 
 
 def run_replays(
@@ -124,12 +135,14 @@ def _run_one(
     with ExitStack() as stack:
         if wish.schedule is not None:
             path = named_for(wish.schedule, policy, several=several)
+            spare(path, ScheduleFile.HEADER.encode(), "a schedule")
             schedule = ScheduleFile(path, workload.labels_by_job())
             stack.callback(schedule.close)
             on_end = both(on_end, schedule.write)
         kept: list[Any] = []
         if wish.journal is not None:
             path = named_for(wish.journal, policy, several=several)
+            spare(path, SQLITE, "a journal")
             journal = SqliteJournal(path, grouped=True, fresh=True)
             stack.callback(journal.close)
             kept.append(journal)

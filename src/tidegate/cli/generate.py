@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tidegate.cli.main import FailureError
+from tidegate.cli.failure import FailureError
 
 
 def generate(options: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from tidegate import __version__, compiled
+from tidegate.cli.failure import FailureError
 
 EXAMPLES = """\
 examples:
@@ -19,10 +20,6 @@ examples:
 
 `tide COMMAND --help` tells more about each.
 """
-
-
-class FailureError(Exception):
-    """What the user is told instead of a traceback: what is wrong, and what to do."""
 
 
 def parser() -> argparse.ArgumentParser:

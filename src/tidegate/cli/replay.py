@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate.cli.main import FailureError
+from tidegate.cli.failure import FailureError
 from tidegate.cli.table import duration, show_table
 
 if TYPE_CHECKING:

@@ -161,10 +161,12 @@ def first_arrivals(workload: Workload, limit: int) -> tuple[Iterable[Arrival], i
 class ScheduleFile:
     """`--schedule`: one line an ended task, in order of end."""
 
+    HEADER = "job_id,submit,start,wait,end,nodes\n"
+
     def __init__(self, path: Path, labels: dict[int, str | int]) -> None:
         self.labels = labels
         self.stream = path.open("w", encoding="utf-8")
-        self.stream.write("job_id,submit,start,wait,end,nodes\n")
+        self.stream.write(self.HEADER)
 
     def write(self, row: Row) -> None:
         task, submit, start, end, nodes = row
