@@ -276,7 +276,8 @@ def _vacate(world: World, run: Run) -> None:
         for row in run.rows:
             if pool.nodes[row].state is NodeState.DRAINING:
                 world.emptying[pool.names[row]] = None
-    world.stirred[pool.name] = pool
+    if pool.lanes:  # where nothing waits the room is looked at when something comes
+        world.stirred[pool.name] = pool
     world.launching.pop(run.task, None)
     world.digest.runs.gone(run.task)
     if world.halting.pop(run.task, None) is not None:

@@ -299,7 +299,7 @@ def _counting(world: World, pool: Pool, runs: list[Run]) -> Iterator[str]:
 
 
 def _changes(world: World, pool: Pool) -> Iterator[str]:
-    changes = pool.changed or pool.fresh or pool.grown or pool.freed is None or pool.freed
+    changes = pool.changed or pool.fresh or pool.grown or pool.freed is None or (pool.freed and pool.lanes)
     if changes and pool.name not in world.stirred:
         yield "it has changes that no cycle will look at"
     for serial, lane in pool.fresh.items():

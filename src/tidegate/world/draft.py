@@ -287,6 +287,8 @@ class ColumnDraft:
 
     def _breakpoints(self, ends: list[int]) -> list[int]:
         """When room may come back, in order."""
+        if not self.started and not self.kept and (not ends or ends[0] > self.now):
+            return ends
         times = {max(end, self.now + 1) for end in ends}
         times.update(end for _, end, _, _, _ in (*self.started, *self.kept))
         return sorted(times)
