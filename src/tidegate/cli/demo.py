@@ -1,6 +1,7 @@
 """`tide demo`: one burst, two policies, and what the people waiting notice."""
 
 import argparse
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ JOBS = 6000
 POLICIES = ("fcfs", "tide")
 COLUMNS = 72
 BLOCKS = " ▁▂▃▄▅▆▇█"
+PLAIN_BLOCKS = " ..::||##"
 
 
 class Ended(NamedTuple):
@@ -124,4 +126,5 @@ def waiting(jobs: Sequence[Ended], end: float) -> list[float]:
 
 def block(share: float, row: int) -> str:
     eighths = round(share * 16) - 8 * row
-    return BLOCKS[max(0, min(8, eighths))]
+    blocks = BLOCKS if (sys.stdout.encoding or "").lower().startswith("utf") else PLAIN_BLOCKS
+    return blocks[max(0, min(8, eighths))]

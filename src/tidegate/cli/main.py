@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 refused or failed (a message says what to do), 2 the comma
 """
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 
@@ -135,6 +136,9 @@ def count(text: str) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character is no reason to stop
     options = parser().parse_args(argv)
     try:
         return run(options)
