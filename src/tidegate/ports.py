@@ -48,6 +48,8 @@ class Engine(Protocol):
         """When the next report is due, where that is known."""
         ...
 
+    # A report counts as heard when `reports` is called again: the turn that took it has flushed by then.
+
 
 class Inbox(Protocol):
     def take(self, now: int, at_most: int) -> Sequence[Command]: ...

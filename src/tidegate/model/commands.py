@@ -1,7 +1,7 @@
 """Commands: wishes from outside. `core.accept` answers each with events or a refusal."""
 
 from tidegate.model.base import Value
-from tidegate.model.jobs import JobSpec
+from tidegate.model.jobs import JobSpec, Pairs
 from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import PolicySpec
 
@@ -10,11 +10,20 @@ class Submit(Value, frozen=True, gc=False, tag=True):
     spec: JobSpec
     job: int = 0  # 0: the world gives the next free id
     key: str = ""  # the same key within its expiry gives the same job
+    env: Pairs = ()  # what `spec.work.env` names; kept once, however many jobs name it
 
 
 class Cancel(Value, frozen=True, gc=False, tag=True):
     job: int
     index: int = -1  # -1: the whole job
+    by: str = ""
+
+
+class Requeue(Value, frozen=True, gc=False, tag=True):
+    """Ends what runs and lets it wait again, from its start."""
+
+    job: int
+    index: int = -1
     by: str = ""
 
 
@@ -44,7 +53,7 @@ class ChangePolicy(Value, frozen=True, gc=False, tag=True):
     policy: PolicySpec
 
 
-Command = Submit | Cancel | Hold | Release | SetNode | SetNodeState | ChangePolicy
+Command = Submit | Cancel | Requeue | Hold | Release | SetNode | SetNodeState | ChangePolicy
 
 
 class Refused(Value, frozen=True, gc=False):

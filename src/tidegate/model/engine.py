@@ -2,7 +2,7 @@
 
 from tidegate.model.base import Value
 from tidegate.model.events import Placement
-from tidegate.model.jobs import Job, Outcome
+from tidegate.model.jobs import NOTHING_KNOWN, Job, Outcome, Pairs, Used
 from tidegate.model.nodes import Node
 
 
@@ -13,17 +13,27 @@ class Launch(Value, frozen=True, gc=False, tag=True):
     attempt: int
     job: Job
     nodes: Placement
+    env: Pairs = ()
 
 
 class Halt(Value, frozen=True, gc=False, tag=True):
-    """End this attempt, whatever it does."""
+    """End this attempt, whatever it does: asked first, and after the grace made to."""
 
     task: int
     attempt: int
     outcome: Outcome
+    grace_ms: int = 0
 
 
-Directive = Launch | Halt
+class Notify(Value, frozen=True, gc=False, tag=True):
+    """Run the job's `notify` command once: it has ended so."""
+
+    job: Job
+    outcome: Outcome
+    env: Pairs = ()
+
+
+Directive = Launch | Halt | Notify
 
 
 class Launched(Value, frozen=True, gc=False, tag=True):
@@ -36,6 +46,21 @@ class Ended(Value, frozen=True, gc=False, tag=True):
     attempt: int
     outcome: Outcome
     code: int = 0
+    signal: int = 0
+    used: Used = NOTHING_KNOWN
+    why: str = ""
+
+
+class LaunchRefused(Value, frozen=True, gc=False, tag=True):
+    """The engine cannot start this attempt; nothing of it ran. It counts as lost."""
+
+    task: int
+    attempt: int
+    why: str
+
+
+class Notified(Value, frozen=True, gc=False, tag=True):
+    job: int
 
 
 class NodeSeen(Value, frozen=True, gc=False, tag=True):
@@ -57,4 +82,4 @@ class Inventory(Value, frozen=True, gc=False, tag=True):
     running: tuple[tuple[int, int], ...]  # (task, attempt)
 
 
-Report = Launched | Ended | NodeSeen | NodeLost | Inventory
+Report = Launched | Ended | LaunchRefused | Notified | NodeSeen | NodeLost | Inventory

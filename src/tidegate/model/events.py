@@ -4,7 +4,7 @@
 """
 
 from tidegate.model.base import Value
-from tidegate.model.jobs import Job, Outcome
+from tidegate.model.jobs import NOTHING_KNOWN, Job, Outcome, Pairs, Used
 from tidegate.model.nodes import Node
 from tidegate.model.policy import PolicySpec
 
@@ -16,6 +16,14 @@ class JobSubmitted(Value, frozen=True, gc=False, tag=True):
     at: int
     job: Job
     key: str = ""
+
+
+class EnvironmentKept(Value, frozen=True, gc=False, tag=True):
+    """The environment that works name so; kept while a live job does."""
+
+    at: int
+    name: str
+    env: Pairs
 
 
 class JobReady(Value, frozen=True, gc=False, tag=True):
@@ -60,6 +68,7 @@ class HaltRequested(Value, frozen=True, gc=False, tag=True):
     attempt: int
     outcome: Outcome
     by: str
+    again: bool = False  # when it has ended the task waits again
 
 
 class AttemptLost(Value, frozen=True, gc=False, tag=True):
@@ -69,6 +78,28 @@ class AttemptLost(Value, frozen=True, gc=False, tag=True):
     task: int
     attempt: int
     why: str
+    counts: bool = True  # towards `losses_max`
+
+
+class AttemptFailed(Value, frozen=True, gc=False, tag=True):
+    """The attempt ended badly and the job's retry rule says: again, but not before `until`."""
+
+    at: int
+    task: int
+    attempt: int
+    outcome: Outcome
+    until: int
+    code: int = 0
+    signal: int = 0
+    used: Used = NOTHING_KNOWN
+    why: str = ""
+
+
+class TaskRested(Value, frozen=True, gc=False, tag=True):
+    """The task has waited out its back-off."""
+
+    at: int
+    task: int
 
 
 class JobEnded(Value, frozen=True, gc=False, tag=True):
@@ -80,6 +111,8 @@ class JobEnded(Value, frozen=True, gc=False, tag=True):
     outcome: Outcome
     code: int = 0
     why: str = ""
+    signal: int = 0
+    used: Used = NOTHING_KNOWN
 
 
 class JobDropped(Value, frozen=True, gc=False, tag=True):
@@ -109,6 +142,36 @@ class EstimateRaised(Value, frozen=True, gc=False, tag=True):
 class NodeChanged(Value, frozen=True, gc=False, tag=True):
     at: int
     node: Node
+
+
+class NodeSuspected(Value, frozen=True, gc=False, tag=True):
+    """Several jobs in a row failed on the node: it is drained, and tried again at `until` with one job."""
+
+    at: int
+    node: Node
+    until: int
+    strikes: int  # how often in a row
+
+
+class NodeTried(Value, frozen=True, gc=False, tag=True):
+    """A suspected node takes one job at a time until one of them succeeds."""
+
+    at: int
+    node: Node
+
+
+class NodeCleared(Value, frozen=True, gc=False, tag=True):
+    """A job succeeded on the node that was tried."""
+
+    at: int
+    name: str
+
+
+class NoticeSent(Value, frozen=True, gc=False, tag=True):
+    """The job's `notify` command was run."""
+
+    at: int
+    job: int
 
 
 class StraySeen(Value, frozen=True, gc=False, tag=True):
@@ -153,6 +216,7 @@ class CycleRan(Value, frozen=True, gc=False, tag=True):
 
 Event = (
     JobSubmitted
+    | EnvironmentKept
     | JobReady
     | JobHeld
     | JobReleased
@@ -160,11 +224,17 @@ Event = (
     | JobLaunched
     | HaltRequested
     | AttemptLost
+    | AttemptFailed
+    | TaskRested
     | JobEnded
     | JobDropped
     | TimePassed
     | EstimateRaised
     | NodeChanged
+    | NodeSuspected
+    | NodeTried
+    | NodeCleared
+    | NoticeSent
     | StraySeen
     | StrayGone
     | PolicyChanged

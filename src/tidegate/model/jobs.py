@@ -59,6 +59,7 @@ class Outcome(StrEnum):
 
     COMPLETED = "completed"
     FAILED = "failed"
+    OUT_OF_MEMORY = "out_of_memory"
     CANCELLED = "cancelled"
     TIMED_OUT = "timed_out"
     LOST = "lost"
@@ -66,7 +67,73 @@ class Outcome(StrEnum):
     DEPENDENCY_FAILED = "dependency_failed"
 
 
-class JobSpec(Value, frozen=True, gc=False, rename={"klass": "class"}):
+class Cause(StrEnum):
+    """Why an attempt that was not cancelled ended badly."""
+
+    EXIT = "exit"  # by itself, with a code other than 0
+    SIGNAL = "signal"
+    OUT_OF_MEMORY = "out_of_memory"
+    TIMED_OUT = "timed_out"
+
+
+class RetryRule(Value, frozen=True, gc=False, omit_defaults=True):
+    """One kind of end, and for exits and signals the codes from `low` to `high`."""
+
+    cause: Cause
+    low: int = 1
+    high: int = 255
+
+
+ANY_FAILURE = (RetryRule(Cause.EXIT), RetryRule(Cause.SIGNAL))
+
+
+class Retry(Value, frozen=True, gc=False, omit_defaults=True):
+    """Which bad ends are tried again, how often and how soon. Lost attempts are no fault of the job: `losses_max`."""
+
+    times: int = 0
+    on: tuple[RetryRule, ...] = ANY_FAILURE
+    backoff_ms: int = 1000  # before the first retry; doubles with every other
+    backoff_max_ms: int = 600_000
+
+
+NO_RETRY = Retry()
+
+Pairs = tuple[tuple[str, str], ...]
+"""Names and values, sorted by name."""
+
+
+class Work(Value, frozen=True, gc=False, omit_defaults=True):
+    """What is run. The kernel carries it to the engine and never looks inside.
+
+    Patterns may hold %j (job), %a (array index), %t (attempt), %x (name), %u (user), %% (a percent sign).
+    """
+
+    argv: tuple[str, ...]
+    script: str = ""  # text of a script; the engine writes it to a file whose path goes before `argv`
+    cwd: str = "/"
+    env: str = ""  # the name of a kept environment
+    stdin: str = ""  # a path; "": nothing
+    stdout: str = ""  # a pattern; "": a file of the server's home
+    stderr: str = ""  # a pattern; "": where stdout goes
+    append: bool = False
+    umask: int = 0o022
+    grace_ms: int = 30_000  # between being asked to end and being ended
+    notify: str = ""  # a shell command that is run when the job has ended
+
+
+class Used(Value, frozen=True, gc=False, omit_defaults=True):
+    """What an attempt took, as far as the engine could tell; -1: it could not."""
+
+    cpu_ms: int = -1
+    peak_kib: int = -1
+    read_kib: int = -1
+    written_kib: int = -1
+
+
+NOTHING_KNOWN = Used()
+
+
+class JobSpec(Value, frozen=True, gc=False, omit_defaults=True, rename={"klass": "class"}):
     """What the submitter said. Everything else about a job is derived from it or decided later."""
 
     user: str
@@ -83,6 +150,9 @@ class JobSpec(Value, frozen=True, gc=False, rename={"klass": "class"}):
     array: Array | None = None
     held: bool = False
     losses_max: int = 3  # lost attempts that are tried again
+    retry: Retry = NO_RETRY
+    tags: Pairs = ()
+    work: Work | None = None  # None: nothing that could run, as in a replay
 
 
 class Job(Value, frozen=True, gc=False):

@@ -1,0 +1,269 @@
+"""What clients and the server say to each other over HTTP: bodies of requests and answers, as msgspec records.
+
+Times are milliseconds since 1970, durations milliseconds, sizes MiB. A client may leave out whatever has a
+default. ROUTES is the whole interface: the server dispatches by it and makes its OpenAPI document from it.
+"""
+
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+NAME_MAX = 200
+ARGUMENTS_MAX = 10_000
+SCRIPT_MAX = 4 << 20
+JOBS_PER_REQUEST_MAX = 10_000
+
+Name = Annotated[str, Meta(max_length=NAME_MAX)]
+Count = Annotated[int, Meta(ge=0, le=1 << 40)]
+Millis = Annotated[int, Meta(ge=0, le=1 << 53)]
+
+
+class Body(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """An unknown field in a request is a mistake of the client, and said so."""
+
+
+class AfterBody(Body):
+    job: Annotated[int, Meta(ge=1)]
+    kind: str = "ok"  # ok, any, fail
+
+
+class RetryBody(Body):
+    times: Annotated[int, Meta(ge=0, le=1000)] = 0
+    on: list[str] = []  # exit, exit:75, exit:100-110, signal, signal:9, oom, timeout; []: exit and signal
+    backoff_ms: Millis = 1000
+    backoff_max_ms: Millis = 600_000
+
+
+class SubmitBody(Body, rename={"klass": "class"}):
+    """One job. `command`, or `script` (its text, with an interpreter line), or both: then arguments."""
+
+    command: Annotated[list[str], Meta(max_length=ARGUMENTS_MAX)] = []
+    script: Annotated[str, Meta(max_length=SCRIPT_MAX)] = ""
+    name: Name = ""  # "": made of the command
+    queue: Name = "default"
+    klass: Name = "normal"
+    pool: Name = ""
+    cpus: Annotated[float, Meta(ge=0, le=1 << 20)] = 1
+    memory_mib: Count = 0  # 0: not limited and not counted
+    gpus: Count = 0
+    gpu_model: Name = ""
+    resources: dict[str, Count] = {}  # any other countable resource
+    nodes: Annotated[int, Meta(ge=1, le=1 << 24)] = 1  # each with the amounts above
+    where: dict[str, list[str]] = {}  # node labels: any of these values
+    time_ms: Millis = 0  # limit; 0: the server's default
+    expected_ms: Millis = 0
+    begin_ms: Millis = 0
+    deadline_ms: Millis = 0  # 0: none
+    after: list[AfterBody] = []
+    array: str = ""  # 0-999%50
+    held: bool = False
+    retry: RetryBody | None = None
+    losses_max: Annotated[int, Meta(ge=0, le=1000)] = 3
+    tags: dict[str, str] = {}
+    env: dict[str, str] = {}
+    cwd: str = "/"
+    stdin: str = ""
+    stdout: str = ""
+    stderr: str = ""
+    append: bool = False
+    umask: Annotated[int, Meta(ge=0, le=0o777)] = 0o022
+    grace_ms: Millis = 30_000
+    notify: str = ""
+    key: Annotated[str, Meta(max_length=NAME_MAX)] = ""
+
+
+class SubmitManyBody(Body):
+    jobs: Annotated[list[SubmitBody], Meta(max_length=JOBS_PER_REQUEST_MAX)]
+
+
+class Problem(Body):
+    what: str
+    cure: str
+
+
+class ProblemBody(Body):
+    error: Problem
+
+
+class SubmittedBody(Body):
+    id: int
+    tasks: int = 1
+    known: bool = False  # the key was seen before: this is the job it made
+
+
+class SubmittedManyBody(Body):
+    results: list[SubmittedBody | ProblemBody]
+
+
+class TaskBody(Body):
+    """Which task of the job an action is for; left out: all of it."""
+
+    index: int = -1
+
+
+class NodeActionBody(Body):
+    why: str = ""
+
+
+class DoneBody(Body):
+    done: bool  # false: it was so already
+    note: str = ""
+
+
+class JobRow(Body, rename={"klass": "class"}):
+    """One job, or one task of an array. An array's tasks that have not started share one row: `tasks` of them."""
+
+    id: int
+    state: str  # held, waiting, starting, running, ending, or how it ended
+    name: str
+    user: str
+    queue: str
+    klass: str
+    pool: str
+    submit_ms: int
+    index: int | None = None
+    tasks: int | None = None
+    indices: str | None = None  # of those tasks, as in a submission
+    start_ms: int | None = None
+    end_ms: int | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    attempts: int = 0
+    nodes: list[str] = []
+    reason: str = ""  # why it waits, or why it ended so
+    limit_ms: int = 0
+    cpus: float = 0
+    memory_mib: int = 0
+    gpus: int = 0
+    node_count: int = 1
+    cpu_ms: int | None = None
+    peak_kib: int | None = None
+    read_kib: int | None = None
+    written_kib: int | None = None
+    tags: dict[str, str] = {}
+
+
+class JobsBody(Body):
+    jobs: list[JobRow]
+    more: bool = False  # there are more than were asked for
+
+
+class JobBody(JobRow, rename={"klass": "class"}):
+    """Everything about one job, with its tasks that have started where it is an array."""
+
+    command: list[str] = []
+    script: str = ""
+    cwd: str = ""
+    stdout: str = ""  # paths, with their patterns filled in
+    stderr: str = ""
+    begin_ms: int | None = None
+    deadline_ms: int | None = None
+    after: list[AfterBody] = []
+    notify: str = ""
+    retry: RetryBody | None = None
+    history: list[
+        dict[str, Any]
+    ] = []  # attempts, oldest first: attempt, state, start_ms, end_ms, nodes, exit_code, why
+    array: list[JobRow] = []
+
+
+class WaitBody(Body):
+    """Answered when more of the jobs have ended than `ended` said, or time is up."""
+
+    total: int
+    ended: int
+    running: int
+    failed: int
+    rows: list[JobRow] = []  # with all of them ended: how
+
+
+class NodeRow(Body):
+    name: str
+    pool: str
+    state: str
+    capacity: dict[str, int]  # cpus in thousandths, memory in MiB, gpus in thousandths
+    free: dict[str, int]
+    labels: dict[str, str] = {}
+    why: str = ""
+    jobs: int = 0
+
+
+class NodesBody(Body):
+    nodes: list[NodeRow]
+    declared: bool = False  # not measured: named on the command line, on this one machine
+
+
+class StatusBody(Body):
+    version: str
+    pid: int
+    home: str
+    user: str
+    up_ms: int
+    waiting: int
+    running: int
+    ended: int
+    seq: int
+    policy: str
+    engine: str
+    kernel: str  # compiled or pure
+    notes: list[str] = []  # what a person should know: no cgroups, disk full, clock behind
+
+
+class EventBody(Body):
+    """One event of the stream: its number, its type and its fields, as the journal has them."""
+
+    seq: int
+    type: str
+    event: dict[str, Any]
+
+
+class Route(NamedTuple):
+    """One call. Words in braces of the path, and the names in `query`, are its parameters."""
+
+    name: str
+    method: str
+    path: str
+    body: type[Body] | None
+    answer: type[Body] | None  # None: not JSON, `doc` says what
+    doc: str
+    query: tuple[tuple[str, str], ...] = ()
+
+
+JOB_FILTER = (
+    ("all", "1: ended ones too"),
+    ("user", "of this user"),
+    ("queue", "of this queue"),
+    ("state", "in this state"),
+    ("job", "these ids only, separated by commas"),
+    ("limit", "at most so many rows"),
+)
+
+ROUTES = (
+    Route("submit", "POST", "/v1/jobs", SubmitBody, SubmittedBody, "Submits a job; answered when it is durable."),
+    Route("submit_many", "POST", "/v1/jobs/batch", SubmitManyBody, SubmittedManyBody,
+          "Submits many jobs with one flush. Each has its own answer, in order."),
+    Route("jobs", "GET", "/v1/jobs", None, JobsBody,
+          "Jobs and array tasks. With `Accept: text/plain` a table for people.", JOB_FILTER),
+    Route("job", "GET", "/v1/jobs/{job}", None, JobBody, "Everything about one job."),
+    Route("log", "GET", "/v1/jobs/{job}/log", None, None, "Output of a task, as octets, as far as it is there.",
+          (("index", "which task of an array"), ("stream", "stdout or stderr"), ("offset", "from this octet on"))),
+    Route("cancel", "POST", "/v1/jobs/{job}/cancel", TaskBody, DoneBody, "Ends the job, or one task of it."),
+    Route("hold", "POST", "/v1/jobs/{job}/hold", TaskBody, DoneBody, "Keeps what waits of the job from starting."),
+    Route("release", "POST", "/v1/jobs/{job}/release", TaskBody, DoneBody, "Undoes a hold."),
+    Route("requeue", "POST", "/v1/jobs/{job}/requeue", TaskBody, DoneBody,
+          "Ends what runs of the job, and lets it wait again."),
+    Route("wait", "GET", "/v1/wait", None, WaitBody, "Answered when more of the jobs have ended, or time is up.",
+          (("job", "ids, separated by commas"), ("ended", "how many had ended when last asked"),
+           ("timeout_ms", "answer by then in any case"))),
+    Route("nodes", "GET", "/v1/nodes", None, NodesBody, "The nodes: what they have, and what of it is free."),
+    Route("drain", "POST", "/v1/nodes/{node}/drain", NodeActionBody, DoneBody,
+          "What runs there may finish; nothing new starts."),
+    Route("resume", "POST", "/v1/nodes/{node}/resume", NodeActionBody, DoneBody, "Lets the node take work again."),
+    Route("events", "GET", "/v1/events", None, None,
+          "The events as they happen (server-sent events, each an EventBody); `Last-Event-ID` goes on from there.",
+          (("after", "from this event number on; left out: from now on"),)),
+    Route("status", "GET", "/v1/status", None, StatusBody, "How the server is."),
+    Route("stop", "POST", "/v1/stop", None, DoneBody, "Stops the server. What runs, runs on."),
+    Route("openapi", "GET", "/v1/openapi.json", None, None, "This interface, as an OpenAPI document."),
+)  # fmt: skip
