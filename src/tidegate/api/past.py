@@ -1,0 +1,277 @@
+"""What is over: ended jobs, logs and old events. Long readings go to a thread, so that nobody waits for them."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+from tidegate.api.follow import Stream, Streams
+from tidegate.api.live import ToldJournal
+from tidegate.api.rows import job_row, live_rows
+from tidegate.model.base import FOREVER_MS
+from tidegate.model.events import Event
+from tidegate.model.history import Ending
+from tidegate.model.jobs import ANY_FAILURE, Cause, Job, Outcome, RetryRule
+from tidegate.wire import api
+from tidegate.wire.arrays import format_indices
+from tidegate.wire.outputs import fill, output_path
+from tidegate.world.world import World
+
+LOG_MAX = 4 << 20
+"""So much of a log in one answer; ask again for the rest."""
+SLICE = 500
+ATTEMPTS_MAX = 10_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PastRows:
+    """Which ended tasks."""
+
+    limit: int
+    user: str = ""
+    queue: str = ""
+    state: str = ""
+    jobs: tuple[int, ...] = ()
+
+
+class History(Protocol):
+    """Ended jobs, as the journal's file has them."""
+
+    def job(self, job: int) -> Job | None: ...
+
+    def endings(self, job: int) -> Sequence[Ending]:
+        """Of every attempt, oldest first."""
+        ...
+
+    def recent(
+        self, limit: int, *, user: str = "", queue: str = "", state: str = "", jobs: Sequence[int] = ()
+    ) -> Sequence[tuple[Job, Ending]]:
+        """Final ones, the latest `limit`, oldest first."""
+        ...
+
+    def ended(self) -> int:
+        """How many tasks ended, of those that are kept."""
+        ...
+
+    def failed(self, job: int) -> int:
+        """How many of the job's ended tasks did not complete."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Past:
+    def __init__(self, aio: asyncio.AbstractEventLoop, home: Path, history: Callable[[], History]) -> None:
+        self.aio = aio
+        self.home = home
+        self.history = history()
+        self.open_history = history
+        self.thread = ThreadPoolExecutor(1, "past")
+        self.owners: dict[int, str] = {}
+
+    def close(self) -> None:
+        self.thread.shutdown(wait=True, cancel_futures=True)
+        self.history.close()
+
+    def job(self, job: int) -> Job | None:
+        return self.history.job(job)
+
+    def ended_count(self) -> int:
+        return self.history.ended()
+
+    def state_of(self, job: int) -> str:
+        endings = [ending for ending in self.history.endings(job) if ending.final]
+        return str(endings[-1].outcome) if endings else "long ago"
+
+    def owner_of(self, world: World) -> Callable[[int], str]:
+        def owner(job_id: int) -> str:
+            job = world.jobs.get(job_id) or self.history.job(job_id)
+            return job.spec.user if job is not None else ""
+
+        return owner
+
+    # -- many --------------------------------------------------------------------------------------------
+
+    def rows(self, wish: PastRows, done: Callable[[list[api.JobRow], bool], None]) -> None:
+        def read() -> tuple[list[api.JobRow], bool]:
+            history = self.open_history()
+            try:
+                found = history.recent(
+                    wish.limit + 1, user=wish.user, queue=wish.queue, state=wish.state, jobs=wish.jobs
+                )
+                rows = [row for job, ending in found[-wish.limit :] for row in ended_rows(job, ending)]
+                return rows, len(found) > wish.limit
+            finally:
+                history.close()
+
+        self._aside(read, lambda result: done(*result))
+
+    def _aside(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        future = self.aio.run_in_executor(self.thread, work)
+        future.add_done_callback(lambda future: done(future.result()))
+
+    # -- one ---------------------------------------------------------------------------------------------
+
+    def whole(self, world: World, job_id: int) -> api.JobBody:
+        """Live or ended, with every attempt."""
+        live = world.jobs.get(job_id)
+        job = live or self.history.job(job_id)
+        assert job is not None, "the caller has seen it"
+        endings = self.history.endings(job_id)
+        rows = [row for ending in endings if ending.final for row in ended_rows(job, ending)]
+        if live is not None:
+            rows += live_rows(world, [live])
+        body = body_of(job, self.home)
+        body.history = [attempt_of(ending) for ending in endings[-ATTEMPTS_MAX:]]
+        if job.spec.array is None:
+            if rows:
+                copy_row(rows[-1], body)
+            return body
+        body.array = sorted(rows, key=lambda row: -1 if row.index is None else row.index)
+        body.state = state_of_array(rows, is_live=live is not None)
+        body.tasks = len(job.spec.array.indices)
+        return body
+
+    def progress(self, world: World, jobs: Sequence[int]) -> api.WaitBody:
+        total = ended = running = failed = 0
+        for job_id in jobs:
+            job = world.jobs.get(job_id)
+            if job is None:
+                past = self.history.job(job_id)
+                tasks = 1 if past is None or past.spec.array is None else len(past.spec.array.indices)
+                total, ended = total + tasks, ended + tasks
+                failed += self.history.failed(job_id)
+            elif job.spec.array is None:
+                total += 1
+                running += len(world.runs_of(job_id))
+            else:
+                state = world.arrays[job_id]
+                total += len(job.spec.array.indices)
+                ended, running = ended + state.ended, running + state.running
+                failed += self.history.failed(job_id) if state.failed else 0
+        rows: list[api.JobRow] = []
+        if ended == total and len(jobs) <= SLICE:
+            found = self.history.recent(ATTEMPTS_MAX, jobs=jobs)
+            rows = [row for job, ending in found for row in ended_rows(job, ending)]
+        return api.WaitBody(total=total, ended=ended, running=running, failed=failed, rows=rows)
+
+    def log(self, world: World, job_id: int, index: int, stream: str, offset: int) -> bytes:
+        """Of a file in the home only: what a job writes elsewhere is read there, with its reader's own rights."""
+        job = world.jobs.get(job_id) or self.history.job(job_id)
+        assert job is not None, "the caller has seen it"
+        work = job.spec.work
+        pattern = (work.stderr if stream == "stderr" else work.stdout) if work is not None else ""
+        if pattern:
+            return b""
+        try:
+            with output_path(self.home, job, index, 1).open("rb") as file:
+                file.seek(offset)
+                return file.read(LOG_MAX)
+        except FileNotFoundError:
+            return b""
+
+    # -- events ------------------------------------------------------------------------------------------
+
+    def catch_up(self, stream: Stream, journal: ToldJournal, streams: Streams) -> None:
+        """What was before is read slice by slice, until there is nothing between the stream and now."""
+        if stream.request.gone:
+            return
+        if stream.after >= journal.seq:
+            streams.join(stream)
+            return
+
+        def read() -> list[Event]:
+            return list(islice(self._events(journal, stream.after), SLICE))
+
+        def sent(events: list[Event]) -> None:
+            stream.send(stream.after + len(events), events)
+            self.catch_up(stream, journal, streams)
+
+        self._aside(read, sent)
+
+    def _events(self, journal: ToldJournal, after: int) -> Iterator[Event]:
+        return journal.read(after)
+
+
+# -- rows ----------------------------------------------------------------------------------------------------
+
+
+def ended_rows(job: Job, ending: Ending) -> Iterator[api.JobRow]:
+    """A row a task; tasks that never started and ended together share one."""
+    row = job_row(job, str(ending.outcome))
+    row.attempts = ending.attempt
+    row.end_ms = ending.end
+    row.reason = ending.why
+    if ending.start:
+        row.start_ms = ending.start
+        row.exit_code = ending.code
+        row.signal = ending.signal or None
+        row.nodes = [name for name, _ in ending.nodes]
+        used = ending.used
+        row.cpu_ms, row.peak_kib = known(used.cpu_ms), known(used.peak_kib)
+        row.read_kib, row.written_kib = known(used.read_kib), known(used.written_kib)
+    if job.spec.array is not None:
+        if len(ending.indices) == 1:
+            row.index = ending.indices[0]
+        else:
+            row.tasks, row.indices = len(ending.indices), format_indices(ending.indices)
+    yield row
+
+
+def known(amount: int) -> int | None:
+    return None if amount < 0 else amount
+
+
+def attempt_of(ending: Ending) -> dict[str, Any]:
+    return {
+        "indices": format_indices(ending.indices), "attempt": ending.attempt, "state": str(ending.outcome),
+        "start_ms": ending.start or None, "end_ms": ending.end, "exit_code": ending.code if ending.start else None,
+        "signal": ending.signal or None, "nodes": [name for name, _ in ending.nodes], "why": ending.why,
+        "final": ending.final,
+    }  # fmt: skip
+
+
+def copy_row(row: api.JobRow, body: api.JobBody) -> None:
+    for name in api.JobRow.__struct_fields__:
+        setattr(body, name, getattr(row, name))
+
+
+def state_of_array(rows: Sequence[api.JobRow], *, is_live: bool) -> str:
+    states = {row.state for row in rows}
+    if is_live:
+        return next((state for state in ("running", "starting", "ending", "held", "waiting") if state in states), "waiting")
+    return str(Outcome.COMPLETED) if states == {str(Outcome.COMPLETED)} else str(Outcome.FAILED)
+
+
+def body_of(job: Job, home: Path) -> api.JobBody:
+    spec = job.spec
+    base = job_row(job, "waiting")
+    body = api.JobBody(**{name: getattr(base, name) for name in api.JobRow.__struct_fields__})
+    body.begin_ms = spec.begin_ms or None
+    body.deadline_ms = None if spec.deadline_ms >= FOREVER_MS else spec.deadline_ms
+    body.after = [api.AfterBody(after.job, str(after.kind)) for after in spec.after]
+    if spec.retry.times:
+        rules = [] if spec.retry.on == ANY_FAILURE else [rule_text(rule) for rule in spec.retry.on]
+        body.retry = api.RetryBody(spec.retry.times, rules, spec.retry.backoff_ms, spec.retry.backoff_max_ms)
+    work = spec.work
+    if work is not None:
+        body.command, body.script, body.cwd, body.notify = list(work.argv), work.script, work.cwd, work.notify
+        path = partial(fill, job=job, index=0, attempt=1)
+        if spec.array is None:
+            body.stdout = path(work.stdout) if work.stdout else str(output_path(home, job, 0, 1))
+            body.stderr = path(work.stderr) if work.stderr else body.stdout
+        else:
+            body.stdout, body.stderr = work.stdout, work.stderr or work.stdout
+    return body
+
+
+def rule_text(rule: RetryRule) -> str:
+    names = {Cause.EXIT: "exit", Cause.SIGNAL: "signal", Cause.OUT_OF_MEMORY: "oom", Cause.TIMED_OUT: "timeout"}
+    text = names[rule.cause]
+    if rule.cause not in {Cause.EXIT, Cause.SIGNAL} or (rule.low, rule.high) in {(1, 255), (1, 64)}:
+        return text
+    return f"{text}:{rule.low}" if rule.low == rule.high else f"{text}:{rule.low}-{rule.high}"
