@@ -12,6 +12,7 @@ from tidegate.model.events import Event
 
 EVENTS_KIND = b"text/event-stream"
 SUBSCRIBERS_MAX = 100
+BREATHE_S = 10
 HIDDEN = (ev.EnvironmentKept,)
 """Environments hold secrets; they are for the engine."""
 
@@ -93,6 +94,11 @@ class Streams:
         stream.live = True
         self.live[stream] = None
         stream.request.on_gone = lambda: self.leave(stream)
+
+    def breathe(self) -> None:
+        """A comment to everybody, so that a follower can tell a quiet server from a dead one."""
+        for stream in list(self.live):
+            stream.request.send(b":\n\n")
 
     def leave(self, stream: Stream) -> None:
         self.live.pop(stream, None)

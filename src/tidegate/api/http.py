@@ -12,6 +12,7 @@ from typing import Any
 
 import httptools
 
+from tidegate import __version__
 from tidegate.api.access import Peer
 
 BODY_MAX = 16 << 20
@@ -25,7 +26,12 @@ STREAM_BACKLOG_MAX = 8 << 20
 
 JSON = b"application/json"
 TEXT = b"text/plain; charset=utf-8"
-_STATUS = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+_SERVER = f"Server: tidegate/{__version__}\r\n"
+_BUSY = {429: "Retry-After: 1\r\n", 503: "Retry-After: 1\r\n"}
+_STATUS = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n{_SERVER}{_BUSY.get(status.value, '')}".encode()
+    for status in HTTPStatus
+}
 KEPT_HEADERS = (b"accept", b"authorization", b"content-length", b"last-event-id", b"connection")
 
 

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,13 +11,14 @@ from typing import Any, Protocol
 from tidegate.api.follow import Stream, Streams
 from tidegate.api.live import ToldJournal
 from tidegate.api.rows import job_row, live_rows
-from tidegate.model.base import FOREVER_MS
+from tidegate.api.words import RefusedError, Tasks
+from tidegate.model.base import FOREVER_MS, task_key
 from tidegate.model.events import Event
 from tidegate.model.history import Ending
 from tidegate.model.jobs import ANY_FAILURE, Cause, Job, Outcome, RetryRule
 from tidegate.wire import api
 from tidegate.wire.arrays import format_indices
-from tidegate.wire.outputs import fill, output_path
+from tidegate.wire.outputs import outputs_of
 from tidegate.world.world import World
 
 LOG_MAX = 4 << 20
@@ -35,7 +35,7 @@ class PastRows:
     user: str = ""
     queue: str = ""
     state: str = ""
-    jobs: tuple[int, ...] = ()
+    tasks: Tasks | None = None
 
 
 class History(Protocol):
@@ -100,11 +100,11 @@ class Past:
         def read() -> tuple[list[api.JobRow], bool]:
             history = self.open_history()
             try:
-                found = history.recent(
-                    wish.limit + 1, user=wish.user, queue=wish.queue, state=wish.state, jobs=wish.jobs
-                )
-                rows = [row for job, ending in found[-wish.limit :] for row in ended_rows(job, ending)]
-                return rows, len(found) > wish.limit
+                jobs = wish.tasks.jobs if wish.tasks is not None else ()
+                found = history.recent(wish.limit + 1, user=wish.user, queue=wish.queue, state=wish.state, jobs=jobs)
+                more = len(found) > wish.limit
+                rows = [row for job, ending in found[more:] for row in ended_rows(job, ending)]
+                return [row for row in rows if wish.tasks is None or wish.tasks.wants(row)], more
             finally:
                 history.close()
 
@@ -116,8 +116,8 @@ class Past:
 
     # -- one ---------------------------------------------------------------------------------------------
 
-    def whole(self, world: World, job_id: int) -> api.JobBody:
-        """Live or ended, with every attempt."""
+    def whole(self, world: World, job_id: int, index: int = -1) -> api.JobBody:
+        """Live or ended, with every attempt; of an array, or of one task of it."""
         live = world.jobs.get(job_id)
         job = live or self.history.job(job_id)
         assert job is not None, "the caller has seen it"
@@ -125,9 +125,13 @@ class Past:
         rows = [row for ending in endings if ending.final for row in ended_rows(job, ending)]
         if live is not None:
             rows += live_rows(world, [live])
-        body = body_of(job, self.home)
+        if index >= 0:
+            endings = [ending for ending in endings if index in ending.indices]
+            rows = [row for row in rows if row.index in {index, None}]
+            rows.sort(key=lambda row: row.index is not None)  # its own row is the last
+        body = body_of(job, self.home, index)
         body.history = [attempt_of(ending) for ending in endings[-ATTEMPTS_MAX:]]
-        if job.spec.array is None:
+        if job.spec.array is None or index >= 0:
             if rows:
                 copy_row(rows[-1], body)
             return body
@@ -136,39 +140,57 @@ class Past:
         body.tasks = len(job.spec.array.indices)
         return body
 
-    def progress(self, world: World, jobs: Sequence[int]) -> api.WaitBody:
-        total = ended = running = failed = 0
-        for job_id in jobs:
-            job = world.jobs.get(job_id)
-            if job is None:
-                past = self.history.job(job_id)
-                tasks = 1 if past is None or past.spec.array is None else len(past.spec.array.indices)
-                total, ended = total + tasks, ended + tasks
-                failed += self.history.failed(job_id)
-            elif job.spec.array is None:
-                total += 1
-                running += len(world.runs_of(job_id))
+    def progress(self, world: World, tasks: Tasks) -> api.WaitBody:
+        body = api.WaitBody(total=0, ended=0, running=0, failed=0)
+        for job_id in tasks.jobs:
+            some = tasks.indices.get(job_id)
+            if some is not None:
+                self._count_some(world, job_id, some, body)
             else:
-                state = world.arrays[job_id]
-                total += len(job.spec.array.indices)
-                ended, running = ended + state.ended, running + state.running
-                failed += self.history.failed(job_id) if state.failed else 0
-        rows: list[api.JobRow] = []
-        if ended == total and len(jobs) <= SLICE:
-            found = self.history.recent(ATTEMPTS_MAX, jobs=jobs)
+                self._count_job(world, job_id, body)
+        if body.ended == body.total and body.total <= ATTEMPTS_MAX:
+            found = self.history.recent(ATTEMPTS_MAX, jobs=tasks.jobs)
             rows = [row for job, ending in found for row in ended_rows(job, ending)]
-        return api.WaitBody(total=total, ended=ended, running=running, failed=failed, rows=rows)
+            body.rows = [row for row in rows if tasks.wants(row)]
+        return body
+
+    def _count_job(self, world: World, job_id: int, body: api.WaitBody) -> None:
+        job = world.jobs.get(job_id)
+        if job is None:
+            past = self.history.job(job_id)
+            count = 1 if past is None or past.spec.array is None else len(past.spec.array.indices)
+            body.total += count
+            body.ended += count
+            body.failed += self.history.failed(job_id)
+        elif job.spec.array is None:
+            body.total += 1
+            body.running += len(world.runs_of(job_id))
+        else:
+            state = world.arrays[job_id]
+            body.total += len(job.spec.array.indices)
+            body.ended += state.ended
+            body.running += state.running
+            body.failed += self.history.failed(job_id) if state.failed else 0
+
+    def _count_some(self, world: World, job_id: int, some: set[int], body: api.WaitBody) -> None:
+        """Single tasks of an array."""
+        body.total += len(some)
+        body.running += sum(task_key(job_id, index) in world.runs for index in some)
+        for ending in self.history.endings(job_id):
+            if ending.final:
+                here = len(some.intersection(ending.indices))
+                body.ended += here
+                body.failed += here if ending.outcome is not Outcome.COMPLETED else 0
 
     def log(self, world: World, job_id: int, index: int, stream: str, offset: int) -> bytes:
         """Of a file in the home only: what a job writes elsewhere is read there, with its reader's own rights."""
         job = world.jobs.get(job_id) or self.history.job(job_id)
         assert job is not None, "the caller has seen it"
-        work = job.spec.work
-        pattern = (work.stderr if stream == "stderr" else work.stdout) if work is not None else ""
-        if pattern:
-            return b""
+        path = Path(outputs_of(self.home, job, index, 1)[stream == "stderr"])
+        if not path.is_relative_to(self.home):
+            raise RefusedError(409, f"the job writes to {path}", "read it there")
         try:
-            with output_path(self.home, job, index, 1).open("rb") as file:
+            with path.open("rb") as file:
                 file.seek(offset)
                 return file.read(LOG_MAX)
         except FileNotFoundError:
@@ -247,7 +269,7 @@ def state_of_array(rows: Sequence[api.JobRow], *, is_live: bool) -> str:
     return str(Outcome.COMPLETED) if states == {str(Outcome.COMPLETED)} else str(Outcome.FAILED)
 
 
-def body_of(job: Job, home: Path) -> api.JobBody:
+def body_of(job: Job, home: Path, index: int) -> api.JobBody:
     spec = job.spec
     base = job_row(job, "waiting")
     body = api.JobBody(**{name: getattr(base, name) for name in api.JobRow.__struct_fields__})
@@ -260,12 +282,10 @@ def body_of(job: Job, home: Path) -> api.JobBody:
     work = spec.work
     if work is not None:
         body.command, body.script, body.cwd, body.notify = list(work.argv), work.script, work.cwd, work.notify
-        path = partial(fill, job=job, index=0, attempt=1)
-        if spec.array is None:
-            body.stdout = path(work.stdout) if work.stdout else str(output_path(home, job, 0, 1))
-            body.stderr = path(work.stderr) if work.stderr else body.stdout
+        if job.spec.array is None or index >= 0:
+            body.stdout, body.stderr = outputs_of(home, job, max(0, index), 1)
         else:
-            body.stdout, body.stderr = work.stdout, work.stderr or work.stdout
+            body.stdout, body.stderr = work.stdout, work.stderr
     return body
 
 

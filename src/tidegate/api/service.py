@@ -17,7 +17,8 @@ from tidegate.api.openapi import document
 from tidegate.api.past import Past, PastRows
 from tidegate.api.rows import live_rows, node_rows
 from tidegate.api.submit import MistakeError, command_of
-from tidegate.api.table import COLUMNS_DEFAULT, QueueTable
+from tidegate.api.table import Look, QueueTable, text_of
+from tidegate.api.words import RefusedError, Tasks, number
 from tidegate.model import commands as cmd
 from tidegate.model.commands import Command, Refused
 from tidegate.model.jobs import Job
@@ -28,17 +29,8 @@ from tidegate.world.world import World
 
 ROWS_MAX = 1_000_000
 WAIT_MAX_MS = 60_000
-JOBS_ASKED_MAX = 10_000
 
 encode = msgspec.json.encode
-
-
-class RefusedError(Exception):
-    def __init__(self, status: int, what: str, cure: str) -> None:
-        super().__init__(what)
-        self.status = status
-        self.what = what
-        self.cure = cure
 
 
 def problem(what: str, cure: str) -> bytes:
@@ -184,7 +176,9 @@ class Service:
 
     def _job(self, request: Request, word: str) -> None:
         job_id = self._owned(request, word)
-        request.answer(200, encode(self.past.whole(self.world, job_id)))
+        asked = self._query(request, "job")
+        index = number(asked["index"], "an index") if "index" in asked else -1
+        request.answer(200, encode(self.past.whole(self.world, job_id, index)))
 
     def _cancel(self, request: Request, body: api.TaskBody, word: str) -> None:
         self._act(request, word, lambda job: cmd.Cancel(job, body.index, request.peer.user))
@@ -236,28 +230,48 @@ class Service:
 
     def _jobs(self, request: Request) -> None:
         asked = self._query(request, "jobs")
+        if asked.get("user") == "me":
+            asked["user"] = request.peer.user
         limit = number(asked.get("limit", str(ROWS_MAX)), "a limit")
-        jobs = self._chosen(asked)
-        if b"text/plain" in request.headers.get(b"accept", b"") and "all" not in asked:
-            columns = number(asked.get("columns", str(COLUMNS_DEFAULT)), "a width")
-            request.answer(200, self.table.text(jobs[:limit], self.facts.now(), columns, asked.get("state", "")), TEXT)
+        tasks = Tasks(asked["job"]) if "job" in asked else None
+        jobs = self._chosen(asked, tasks)
+        is_text = b"text/plain" in request.headers.get(b"accept", b"")
+        is_all = asked.get("all", "0") not in {"", "0"}
+        if is_text and not is_all and (tasks is None or not tasks.indices):
+            look = Look(
+                now=self.facts.now(), width=number(asked.get("width", "80"), "a width"), state=asked.get("state", ""),
+                is_coloured=asked.get("colour") == "1",
+            )  # fmt: skip
+            request.answer(200, self.table.text(jobs[:limit], look), TEXT)
             return
         rows = list(live_rows(self.world, jobs))
         if "state" in asked:
             rows = [row for row in rows if row.state == asked["state"]]
-        if asked.get("all", "0") in {"", "0"}:
-            request.answer(200, encode(api.JobsBody(rows[:limit], len(rows) > limit)))
+        if tasks is not None:
+            rows = [row for row in rows if tasks.wants(row)]
+        if not is_all:
+            self._send_rows(request, asked, rows[:limit], more=len(rows) > limit)
             return
         wish = PastRows(
             user=asked.get("user", ""), queue=asked.get("queue", ""), state=asked.get("state", ""),
-            jobs=ids(asked["job"]) if "job" in asked else (), limit=max(0, limit - len(rows)),
+            tasks=tasks, limit=max(0, limit - len(rows)),
         )  # fmt: skip
-        self.past.rows(wish, lambda past, more: request.answer(200, encode(api.JobsBody([*past, *rows], more))))
+        self.past.rows(wish, lambda past, more: self._send_rows(request, asked, [*past, *rows], more=more))
 
-    def _chosen(self, asked: dict[str, str]) -> list[Job]:
+    def _send_rows(self, request: Request, asked: dict[str, str], rows: list[api.JobRow], *, more: bool) -> None:
+        if b"text/plain" in request.headers.get(b"accept", b""):
+            look = Look(
+                now=self.facts.now(), width=number(asked.get("width", "80"), "a width"),
+                is_coloured=asked.get("colour") == "1",
+            )  # fmt: skip
+            request.answer(200, text_of(rows, look), TEXT)
+        else:
+            request.answer(200, encode(api.JobsBody(rows, more)))
+
+    def _chosen(self, asked: dict[str, str], tasks: Tasks | None) -> list[Job]:
         world = self.world
-        if "job" in asked:
-            jobs = [world.jobs[job] for job in ids(asked["job"]) if job in world.jobs]
+        if tasks is not None:
+            jobs = [world.jobs[job] for job in tasks.jobs if job in world.jobs]
         else:
             jobs = list(world.jobs.values())
         user, queue = asked.get("user"), asked.get("queue")
@@ -269,15 +283,15 @@ class Service:
 
     def _wait(self, request: Request) -> None:
         asked = self._query(request, "wait")
-        jobs = ids(asked.get("job", ""))
-        if not jobs:
-            raise RefusedError(400, "no jobs are named", "say which: /v1/wait?job=12,13")
-        for job in jobs:
+        tasks = Tasks(asked.get("job", ""))
+        if not tasks.jobs:
+            raise RefusedError(400, "no jobs are named", "say which: /v1/wait?job=12,13_5")
+        for job in tasks.jobs:
             if job not in self.world.jobs and self.past.job(job) is None:
                 raise RefusedError(404, f"there is no job {job}", "`tide queue --all` lists the known ones")
         known = number(asked.get("ended", "0"), "a count") if "ended" in asked else -1
         timeout_ms = min(number(asked.get("timeout_ms", "30000"), "a time in milliseconds"), WAIT_MAX_MS)
-        Poll(self, request, jobs, known, timeout_ms).start()
+        Poll(self, request, tasks, known, timeout_ms).start()
 
     # -- nodes, events, the server -----------------------------------------------------------------------
 
@@ -343,10 +357,10 @@ class Service:
 class Poll:
     """One client that waits for jobs to end."""
 
-    def __init__(self, service: Service, request: Request, jobs: tuple[int, ...], known: int, timeout_ms: int) -> None:
+    def __init__(self, service: Service, request: Request, tasks: Tasks, known: int, timeout_ms: int) -> None:
         self.service = service
         self.request = request
-        self.jobs = jobs
+        self.tasks = tasks
         self.known = known
         self.timeout_ms = timeout_ms
         self.is_over = False
@@ -356,12 +370,12 @@ class Poll:
         if self.known < 0 or body.ended > self.known or body.ended == body.total or not self.timeout_ms:
             self._answer(body)
             return
-        self.unwatch = self.service.waits.add(self.jobs, self._again)
+        self.unwatch = self.service.waits.add(self.tasks.jobs, self._again)
         self.timer = self.service.past.aio.call_later(self.timeout_ms / 1000, self._time_up)
         self.request.on_gone = self._over
 
     def _look(self) -> api.WaitBody:
-        return self.service.past.progress(self.service.world, self.jobs)
+        return self.service.past.progress(self.service.world, self.tasks)
 
     def _again(self) -> None:
         body = self._look()
@@ -381,16 +395,3 @@ class Poll:
 
     def _answer(self, body: api.WaitBody) -> None:
         self.request.answer(200, encode(body))
-
-
-def number(text: str, what: str) -> int:
-    if not text.isdecimal() or not text.isascii() or len(text) > 18:
-        raise RefusedError(400, f"{text[:40]!r} is not {what}", "give a whole number")
-    return int(text)
-
-
-def ids(text: str) -> tuple[int, ...]:
-    words = text.split(",") if text else []
-    if len(words) > JOBS_ASKED_MAX:
-        raise RefusedError(400, f"{len(words)} jobs asked for", f"ask for at most {JOBS_ASKED_MAX} at once")
-    return tuple(dict.fromkeys(number(word, "a job id") for word in words))

@@ -1,6 +1,7 @@
 """The queue as text, for people. Lines of jobs that did not change are kept, so a long queue costs little."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tidegate.api.rows import live_rows
 from tidegate.model import events as ev
@@ -10,13 +11,15 @@ from tidegate.model.jobs import Job
 from tidegate.wire.api import JobRow
 from tidegate.world.world import World
 
-COLUMNS_DEFAULT = 80
 NAME_WIDTH = 14
 USER_WIDTH = 8
 HEADER = f"{'JOB':>10}  {'NAME':<{NAME_WIDTH}}  {'USER':<{USER_WIDTH}}  {'STATE':<8} {'CPUS':>5} {'MEM':>5} {'GPU':>3}"
 TAIL = f" {'TIME':>6}  NODES / WHY"
 Line = tuple[str, int, str, str]
-"""What goes before the time, since when the time counts, what goes after it; and the state."""
+"""What goes before the time, since when the time counts (below 0: -1 - the seconds it took), what goes after it;
+and the state."""
+COLOURS = {"running": "\x1b[32m", "starting": "\x1b[32m", "ending": "\x1b[33m", "held": "\x1b[2m", "completed": "",
+           "failed": "\x1b[31m", "timed_out": "\x1b[31m", "out_of_memory": "\x1b[31m", "lost": "\x1b[31m"}  # fmt: skip
 
 
 def job_of_event(event: Event) -> int:
@@ -39,6 +42,16 @@ def job_of_event(event: Event) -> int:
             return job_of(event.task)
         case _:
             return 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Look:
+    """How a table is to look."""
+
+    now: int
+    width: int = 80
+    state: str = ""  # only what is in this state
+    is_coloured: bool = False
 
 
 class QueueTable:
@@ -64,7 +77,7 @@ class QueueTable:
     def safe(self, seq: int, events: Sequence[Event]) -> None:
         pass
 
-    def text(self, jobs: Sequence[Job], now: int, columns: int, state: str = "") -> bytes:
+    def text(self, jobs: Sequence[Job], look: Look) -> bytes:
         lines = self.lines
         unknown = [job for job in jobs if job.id not in lines]
         if unknown:
@@ -72,14 +85,28 @@ class QueueTable:
             for row in live_rows(self.world, unknown):
                 made.setdefault(row.id, []).append(line_of(row))
             lines.update({job: tuple(of_job) for job, of_job in made.items()})
-        ages = Ages(now)
-        out = [HEADER + TAIL]
-        for job in jobs:
-            for before, since, after, is_in in lines[job.id]:
-                if not state or state == is_in:
-                    out.append(f"{before} {ages[since]:>6}  {after}"[:columns])
-        out.append("")
-        return "\n".join(out).encode()
+        return written([line for job in jobs for line in lines[job.id]], look)
+
+
+def text_of(rows: Sequence[JobRow], look: Look) -> bytes:
+    return written([line_of(row) for row in rows], look)
+
+
+def written(lines: Sequence[Line], look: Look) -> bytes:
+    """Nothing, where there is nothing to show."""
+    ages, width, state = Ages(look.now), look.width, look.state
+    head, colours = HEADER + TAIL, COLOURS if look.is_coloured else {}
+    out = [f"\x1b[1m{head[:width]}\x1b[0m" if look.is_coloured else head[:width]]
+    for before, since, after, is_in in lines:
+        if state and state != is_in:
+            continue
+        line = f"{before} {ages[since] if since >= 0 else age(-since - 1):>6}  {after}"[:width]
+        colour = colours.get(is_in)
+        out.append(f"{colour}{line}\x1b[0m" if colour else line)
+    if len(out) == 1:
+        return b""
+    out.append("")
+    return "\n".join(out).encode()
 
 
 def line_of(row: JobRow) -> Line:
@@ -93,6 +120,9 @@ def line_of(row: JobRow) -> Line:
         f"{label:>10}  {cut(row.name, NAME_WIDTH):<{NAME_WIDTH}}  {cut(row.user, USER_WIDTH):<{USER_WIDTH}}  "
         f"{row.state:<8} {row.cpus:>5g} {size(row.memory_mib):>5} {gpus:>3}"
     )
+    if row.end_ms is not None:
+        took = 0 if row.start_ms is None else (row.end_ms - row.start_ms) // 1000
+        return before, -took - 1, plain(row.reason or ",".join(row.nodes)), row.state
     if row.start_ms is None:
         return before, row.submit_ms, plain(row.reason), row.state
     return before, row.start_ms, plain(",".join(row.nodes)), row.state

@@ -14,6 +14,7 @@ from typing import Any
 
 from tidegate import __version__, compiled
 from tidegate.api.access import Access, user_name
+from tidegate.api.follow import BREATHE_S
 from tidegate.api.http import Connection, Site
 from tidegate.api.live import LiveClock, LiveInbox, ToldJournal
 from tidegate.api.past import Past
@@ -122,6 +123,7 @@ class Server:
         gc.set_threshold(GC_EVERY, 50, 100)
         say(f"serving {self.home.path} with {self.fleet.words} (pid {os.getpid()})")
         self.tell_ready()
+        self.breathe()
         try:
             while self.turn():
                 pass
@@ -136,6 +138,10 @@ class Server:
             self.past.close()
             self.keeping.close()
         say("stopped; what runs, runs on" if self.loop.world.runs else "stopped")
+
+    def breathe(self) -> None:
+        self.service.streams.breathe()
+        self.aio.call_later(BREATHE_S, self.breathe)
 
     def turn(self) -> bool:
         """A journal that cannot be written stops nothing but the acknowledging: the same flush is tried again."""
