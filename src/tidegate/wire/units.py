@@ -56,7 +56,7 @@ def _parts(text: str) -> list[tuple[str, str]]:
     while at < len(text):
         digits = _span(text, at, DIGITS)
         letters = _span(text, digits, "abcdefghijklmnopqrstuvwxyz")
-        if digits == at or letters == digits:
+        if not at < digits < letters:
             return []
         parts.append((text[at:digits], text[digits:letters]))
         at = letters
@@ -115,7 +115,7 @@ def format_duration(ms: int) -> str:
 
 
 def parse_size(text: str) -> int:
-    """MiB. One number and M, G, T or P; they are powers of 1024, so `4G` and `4GiB` are the same; `1.5T` is whole MiB."""
+    """MiB. One number and M, G, T or P; they are powers of 1024, so `4G` and `4GiB` are the same. `1.5T` will do."""
     if text == "0":
         return 0
     digits = _span(text, 0, DIGITS)
@@ -129,7 +129,7 @@ def parse_size(text: str) -> int:
         raise _bad_size(text)
     if unit[1:] == "B":
         raise UnitError(f"{text!r} could be powers of 1000 or of 1024", f"write {text[:-1]}, of 1024")
-    size, rest = divmod(int(number + fraction) * SIZE_UNITS_MIB[unit[0]], 10 ** len(fraction))
+    size, rest = divmod(int(number + fraction) * SIZE_UNITS_MIB[unit[0]], int("1" + "0" * len(fraction)))
     if rest:
         raise UnitError(f"{text!r} is not a whole number of MiB", f"write {size}M or {size + 1}M")
     if size > SIZE_MAX_MIB:
