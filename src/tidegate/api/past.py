@@ -49,7 +49,7 @@ class History(Protocol):
 
     def recent(
         self, limit: int, *, user: str = "", queue: str = "", state: str = "", jobs: Sequence[int] = ()
-    ) -> Sequence[tuple[Job, Ending]]:
+    ) -> Sequence[Ending]:
         """Final ones, the latest `limit`, oldest first."""
         ...
 
@@ -103,7 +103,7 @@ class Past:
                 jobs = wish.tasks.jobs if wish.tasks is not None else ()
                 found = history.recent(wish.limit + 1, user=wish.user, queue=wish.queue, state=wish.state, jobs=jobs)
                 more = len(found) > wish.limit
-                rows = [row for job, ending in found[more:] for row in ended_rows(job, ending)]
+                rows = [ended_row(ending) for ending in found[more:]]
                 return [row for row in rows if wish.tasks is None or wish.tasks.wants(row)], more
             finally:
                 history.close()
@@ -122,7 +122,7 @@ class Past:
         job = live or self.history.job(job_id)
         assert job is not None, "the caller has seen it"
         endings = self.history.endings(job_id)
-        rows = [row for ending in endings if ending.final for row in ended_rows(job, ending)]
+        rows = [ended_row(ending) for ending in endings if ending.final]
         if live is not None:
             rows += live_rows(world, [live])
         if index >= 0:
@@ -150,7 +150,7 @@ class Past:
                 self._count_job(world, job_id, body)
         if body.ended == body.total and body.total <= ATTEMPTS_MAX:
             found = self.history.recent(ATTEMPTS_MAX, jobs=tasks.jobs)
-            rows = [row for job, ending in found for row in ended_rows(job, ending)]
+            rows = [ended_row(ending) for ending in found]
             body.rows = [row for row in rows if tasks.wants(row)]
         return body
 
@@ -222,14 +222,15 @@ class Past:
 # -- rows ----------------------------------------------------------------------------------------------------
 
 
-def ended_rows(job: Job, ending: Ending) -> Iterator[api.JobRow]:
-    """A row a task; tasks that never started and ended together share one."""
+def ended_row(ending: Ending) -> api.JobRow:
+    """Of one task; tasks that never started and ended together share one."""
+    job = ending.job
     row = job_row(job, str(ending.outcome))
     row.attempts = ending.attempt
-    row.end_ms = ending.end
+    row.end_ms = ending.end_ms
     row.reason = ending.why
-    if ending.start:
-        row.start_ms = ending.start
+    if ending.start_ms >= 0:
+        row.start_ms = ending.start_ms
         row.exit_code = ending.code
         row.signal = ending.signal or None
         row.nodes = [name for name, _ in ending.nodes]
@@ -241,7 +242,7 @@ def ended_rows(job: Job, ending: Ending) -> Iterator[api.JobRow]:
             row.index = ending.indices[0]
         else:
             row.tasks, row.indices = len(ending.indices), format_indices(ending.indices)
-    yield row
+    return row
 
 
 def known(amount: int) -> int | None:
@@ -251,7 +252,8 @@ def known(amount: int) -> int | None:
 def attempt_of(ending: Ending) -> dict[str, Any]:
     return {
         "indices": format_indices(ending.indices), "attempt": ending.attempt, "state": str(ending.outcome),
-        "start_ms": ending.start or None, "end_ms": ending.end, "exit_code": ending.code if ending.start else None,
+        "start_ms": ending.start_ms if ending.start_ms >= 0 else None, "end_ms": ending.end_ms,
+        "exit_code": ending.code if ending.start_ms >= 0 else None,
         "signal": ending.signal or None, "nodes": [name for name, _ in ending.nodes], "why": ending.why,
         "final": ending.final,
     }  # fmt: skip

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 
-from tidegate.model.base import ARRAY_BITS, FOREVER_MS, index_of, job_of
+from tidegate.model.base import ARRAY_BITS, index_of, job_of
 from tidegate.model.jobs import CPUS, GPUS, MEMORY, Job, Shape
 from tidegate.wire.api import JobRow, NodeRow
 from tidegate.wire.arrays import format_indices
+from tidegate.world.arrays import turns
+from tidegate.world.pool import CLOSED
 from tidegate.world.records import Run
 from tidegate.world.world import World
 
@@ -61,10 +63,12 @@ def waiting_row(world: World, job: Job) -> JobRow:
     row.reason = reason
     array = job.spec.array
     if array is None:
-        row.attempts = world.attempts_of(job.id << ARRAY_BITS)
+        tries = world.tries.get(job.id << ARRAY_BITS)
+        row.attempts = tries.attempt if tries is not None else 0
     else:
-        indices = world.waiting_indices(job.id)
-        row.tasks, row.indices = len(indices), format_indices(indices)
+        stand = world.arrays[job.id]
+        row.tasks = stand.waiting(len(array.indices))
+        row.indices = format_indices(sorted([*turns(stand, array.indices), *stand.resting]))
     return row
 
 
@@ -76,7 +80,10 @@ def waiting_state(world: World, job: Job) -> tuple[str, str]:
         return "held", "held; `tide release` lets it go"
     if parked.after:
         return "waiting", "after " + ", ".join(f"{after.job}:{after.kind}" for after in parked.after[:8])
-    return "waiting", "begins later" if parked.begin_ms else "about to be ready"
+    tries = world.tries.get(job.id << ARRAY_BITS)
+    if tries is not None and tries.attempt:
+        return "waiting", f"attempt {tries.attempt} ended badly; it is tried again after a pause"
+    return "waiting", "for its earliest start" if parked.begin_ms else "about to be ready"
 
 
 def waits_for(world: World, job: Job) -> str:
@@ -115,7 +122,7 @@ def node_rows(world: World) -> Iterator[NodeRow]:
         node = world.nodes[name]
         pool = world.pools[node.pool]
         row = pool.row_of[name]
-        free = pool.free_of(row)
+        free = pool.buffer[:, row] + (CLOSED if row in pool.closed else 0)
         yield NodeRow(
             name=name, pool=node.pool, state=str(node.state), capacity=dict(node.capacity),
             free={resource: int(free[world.columns[resource]]) for resource, _ in node.capacity},
@@ -128,6 +135,3 @@ def natural(name: str) -> tuple[str, int, str]:
     stem = name.rstrip("0123456789")
     return (stem, int(name[len(stem) :] or 0), name)
 
-
-def deadline_of(job: Job) -> int | None:
-    return None if job.spec.deadline_ms >= FOREVER_MS else job.spec.deadline_ms

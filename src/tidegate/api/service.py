@@ -21,6 +21,7 @@ from tidegate.api.table import Look, QueueTable, text_of
 from tidegate.api.words import RefusedError, Tasks, number
 from tidegate.model import commands as cmd
 from tidegate.model.commands import Command, Refused
+from tidegate.model.events import JobSubmitted
 from tidegate.model.jobs import Job
 from tidegate.model.nodes import NodeState
 from tidegate.wire import api
@@ -124,7 +125,7 @@ class Service:
         if not result:
             return api.SubmittedBody(self.world.keys[command.key][0], tasks, True)
         submitted = result[-1]
-        assert hasattr(submitted, "job"), "a submission ends with its job"
+        assert isinstance(submitted, JobSubmitted), "a submission ends with its job"
         return api.SubmittedBody(submitted.job.id, tasks)
 
     def _submit_many(self, request: Request, body: api.SubmitManyBody) -> None:

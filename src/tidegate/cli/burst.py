@@ -38,7 +38,7 @@ GROUPS: tuple[tuple[str, Callable[[Ended], bool]], ...] = (
 
 
 def demo(options: argparse.Namespace) -> int:
-    from tidegate.app import (
+    from tidegate.app.replay import (
         GenerateOptions,
         Machine,
         ReplayWish,
