@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tidegate.wire.sockets import reach
 
@@ -104,7 +104,7 @@ class LiveServer:
         self.log = home.with_name(f"{home.name}.said")
         self.starts = 0
 
-    def __enter__(self) -> "LiveServer":
+    def __enter__(self) -> Self:
         self.start()
         return self
 

@@ -32,13 +32,14 @@ def test_a_server_killed_at_random_moments_loses_nothing_and_starts_nothing_twic
     tmp_path: Path, array: int, singles: int, kills: int
 ) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
-    print(f"seed {seed}")
+    print(f"seed {seed}")  # noqa: T201  shown when the test fails: its faults came at these moments
     rng = random.Random(seed)
     home, starts = tmp_path / "home", tmp_path / "starts"
     with LiveServer(home) as server, ProcessPoolExecutor(4, mp_context=get_context("spawn")) as submitters:
         command = counting(starts)
         submissions = [
-            submitters.submit(submit_with_keys, home, f"s{n}", [{"command": command}] * (singles // 4)) for n in range(4)
+            submitters.submit(submit_with_keys, home, f"s{n}", [{"command": command}] * (singles // 4))
+            for n in range(4)
         ]
         submissions.append(
             submitters.submit(submit_with_keys, home, "a", [{"command": command, "array": f"0-{array - 1}"}])
@@ -89,4 +90,3 @@ def test_a_killed_keeper_is_told_and_its_jobs_run_again(tmp_path: Path) -> None:
     assert shown["state"] == "completed"
     assert shown["attempts"] == 2
     assert [one["state"] for one in shown["history"]] == ["lost", "completed"]
-

@@ -10,6 +10,7 @@ import socket
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 _CREDENTIALS = struct.Struct("3i")
 RATE_PER_S = 20_000
@@ -107,7 +108,7 @@ def _hashed(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def read_tokens(path: Path) -> dict[str, dict[str, object]]:
+def read_tokens(path: Path) -> dict[str, dict[str, Any]]:
     """By name. The file has hashes only: whoever reads it cannot use them."""
     try:
         found = json.loads(path.read_text())
@@ -133,7 +134,7 @@ def remove_token(path: Path, name: str) -> bool:
     return True
 
 
-def _write_tokens(path: Path, tokens: dict[str, dict[str, object]]) -> None:
+def _write_tokens(path: Path, tokens: dict[str, dict[str, Any]]) -> None:
     new = path.with_name(f"{path.name}.new")
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
         json.dump(tokens, stream, indent=1)

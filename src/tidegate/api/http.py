@@ -202,7 +202,8 @@ class Connection(asyncio.Protocol):
     def begin_stream(self, kind: bytes) -> None:
         self.streaming = True
         self.transport.write(
-            b"%bContent-Type: %b\r\nTransfer-Encoding: chunked\r\nCache-Control: no-store\r\n\r\n" % (_STATUS[200], kind)
+            b"%bContent-Type: %b\r\nTransfer-Encoding: chunked\r\nCache-Control: no-store\r\n\r\n"
+            % (_STATUS[200], kind)
         )
 
     def send_chunk(self, chunk: bytes) -> None:

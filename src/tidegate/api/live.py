@@ -8,11 +8,11 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from typing import Protocol
 
 from tidegate.model.commands import Command, Refused
 from tidegate.model.events import Event
+from tidegate.model.history import Ending
 from tidegate.ports import Journal
 
 Result = tuple[Event, ...] | Refused
@@ -34,7 +34,7 @@ class LiveClock:
         self.steady = steady
         self.stopping = False
         self.busy: Callable[[], bool] = bool  # is there work already? then waiting is only a look at the sockets
-        self.before_wait: Callable[[], None] = bool
+        self.before_wait: Callable[[], object] = bool
         self.last = max(not_before, int(wall() * 1000))
         self.behind_ms = self.last - int(wall() * 1000)  # how far the machine's clock is behind ours
         self.seen = steady()
@@ -118,30 +118,47 @@ class Watcher(Protocol):
 
 
 class ToldJournal:
-    """The journal of the live loop: hands events on, and tells those who follow."""
+    """The journal of the live loop: hands on what it is given, and tells those who follow."""
 
-    def __init__(self, inner: Journal, seq: int, watchers: Sequence[Watcher]) -> None:
+    def __init__(self, inner: Journal) -> None:
         self.inner = inner
-        self.seq = seq  # of the last event that is safe
-        self.watchers = watchers
+        self.keeps_history = inner.keeps_history
+        self.watchers: Sequence[Watcher] = ()
         self.fresh: list[Event] = []
+        self.append_inner = inner.append
+
+    @property
+    def seq(self) -> int:
+        return self.inner.seq
 
     def append(self, events: Sequence[Event]) -> None:
         for watcher in self.watchers:
             watcher.seen(events)
-        self.inner.append(events)
+        self.append_inner(events)
         self.fresh.extend(events)
 
     def flush(self) -> None:
         self.inner.flush()
         if self.fresh:
             fresh, self.fresh = self.fresh, []
-            self.seq += len(fresh)
             for watcher in self.watchers:
-                watcher.safe(self.seq, fresh)
+                watcher.safe(self.inner.seq, fresh)
 
     def read(self, after: int = 0) -> Iterator[Event]:
-        return islice(self.inner.read(after), None)
+        return self.inner.read(after)
+
+    @property
+    def recorded(self) -> int:
+        return self.inner.recorded
+
+    def record(self, endings: Sequence[Ending], upto: int) -> None:
+        self.inner.record(endings, upto)
+
+    def snapshots(self) -> Iterator[tuple[int, bytes]]:
+        return self.inner.snapshots()
+
+    def keep_snapshot(self, seq: int, body: bytes) -> None:
+        self.inner.keep_snapshot(seq, body)
 
     def close(self) -> None:
         self.inner.close()

@@ -12,7 +12,7 @@ from tidegate.api.follow import Stream, Streams
 from tidegate.api.live import ToldJournal
 from tidegate.api.rows import job_row, live_rows
 from tidegate.api.words import RefusedError, Tasks
-from tidegate.model.base import FOREVER_MS, task_key
+from tidegate.model.base import ARRAY_BITS, FOREVER_MS, task_key
 from tidegate.model.events import Event
 from tidegate.model.history import Ending
 from tidegate.model.jobs import ANY_FAILURE, Cause, Job, Outcome, RetryRule
@@ -25,6 +25,7 @@ LOG_MAX = 4 << 20
 """So much of a log in one answer; ask again for the rest."""
 SLICE = 500
 ATTEMPTS_MAX = 10_000
+PAGE = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,45 +44,55 @@ class History(Protocol):
 
     def job(self, job: int) -> Job | None: ...
 
-    def endings(self, job: int) -> Sequence[Ending]:
-        """Of every attempt, oldest first."""
+    def endings(self, job: int, limit: int = PAGE, *, above: int = 0) -> Sequence[Ending]:
+        """Of one job, oldest first; those after row `above`."""
         ...
 
     def recent(
-        self, limit: int, *, user: str = "", queue: str = "", state: str = "", jobs: Sequence[int] = ()
-    ) -> Sequence[Ending]:
-        """Final ones, the latest `limit`, oldest first."""
-        ...
-
-    def ended(self) -> int:
-        """How many tasks ended, of those that are kept."""
+        self, limit: int, *, user: str | None = None, queue: str | None = None, state: Outcome | None = None,
+        before: int | None = None, below: int | None = None,
+    ) -> Sequence[Ending]:  # fmt: skip
+        """Final ones, newest first. For the next page: `before` the last one's end plus 1, `below` its row."""
         ...
 
     def failed(self, job: int) -> int:
-        """How many of the job's ended tasks did not complete."""
+        """How many of its tasks ended for good and did not complete."""
         ...
+
+    def counts(self) -> dict[Outcome, int]: ...
 
     def close(self) -> None: ...
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Archive:
+    """Where the history is: on the writer's connection, or on one of its own for a thread."""
+
+    settle: Callable[[], None]  # brings the tables up to date
+    history: History
+    open: Callable[[], History]
+
+
 class Past:
-    def __init__(self, aio: asyncio.AbstractEventLoop, home: Path, history: Callable[[], History]) -> None:
+    def __init__(self, aio: asyncio.AbstractEventLoop, home: Path, archive: Archive) -> None:
         self.aio = aio
         self.home = home
-        self.history = history()
-        self.open_history = history
+        self.archive = archive
         self.thread = ThreadPoolExecutor(1, "past")
-        self.owners: dict[int, str] = {}
 
     def close(self) -> None:
         self.thread.shutdown(wait=True, cancel_futures=True)
-        self.history.close()
+
+    @property
+    def history(self) -> History:
+        self.archive.settle()
+        return self.archive.history
 
     def job(self, job: int) -> Job | None:
         return self.history.job(job)
 
     def ended_count(self) -> int:
-        return self.history.ended()
+        return sum(self.history.counts().values())
 
     def state_of(self, job: int) -> str:
         endings = [ending for ending in self.history.endings(job) if ending.final]
@@ -97,16 +108,17 @@ class Past:
     # -- many --------------------------------------------------------------------------------------------
 
     def rows(self, wish: PastRows, done: Callable[[list[api.JobRow], bool], None]) -> None:
+        """Oldest first, in a thread; and whether there are more."""
+        self.archive.settle()
+
         def read() -> tuple[list[api.JobRow], bool]:
-            history = self.open_history()
+            history = self.archive.open()
             try:
-                jobs = wish.tasks.jobs if wish.tasks is not None else ()
-                found = history.recent(wish.limit + 1, user=wish.user, queue=wish.queue, state=wish.state, jobs=jobs)
-                more = len(found) > wish.limit
-                rows = [ended_row(ending) for ending in found[more:]]
-                return [row for row in rows if wish.tasks is None or wish.tasks.wants(row)], more
+                found = list(islice(chosen(history, wish), wish.limit + 1))
             finally:
                 history.close()
+            more = len(found) > wish.limit
+            return [ended_row(ending) for ending in reversed(found[: wish.limit])], more
 
         self._aside(read, lambda result: done(*result))
 
@@ -121,7 +133,7 @@ class Past:
         live = world.jobs.get(job_id)
         job = live or self.history.job(job_id)
         assert job is not None, "the caller has seen it"
-        endings = self.history.endings(job_id)
+        endings = list(all_endings(self.history, job_id))
         rows = [ended_row(ending) for ending in endings if ending.final]
         if live is not None:
             rows += live_rows(world, [live])
@@ -143,44 +155,38 @@ class Past:
     def progress(self, world: World, tasks: Tasks) -> api.WaitBody:
         body = api.WaitBody(total=0, ended=0, running=0, failed=0)
         for job_id in tasks.jobs:
-            some = tasks.indices.get(job_id)
-            if some is not None:
-                self._count_some(world, job_id, some, body)
-            else:
-                self._count_job(world, job_id, body)
-        if body.ended == body.total and body.total <= ATTEMPTS_MAX:
-            found = self.history.recent(ATTEMPTS_MAX, jobs=tasks.jobs)
-            rows = [ended_row(ending) for ending in found]
-            body.rows = [row for row in rows if tasks.wants(row)]
+            self._count(world, job_id, tasks.indices.get(job_id), body)
+        if body.ended == body.total and body.total <= PAGE:
+            history = self.history
+            endings = [ending for job in tasks.jobs for ending in final_endings(history, job)]
+            body.rows = [ended_row(ending) for ending in endings if tasks.wants_any(ending.job.id, ending.indices)]
         return body
 
-    def _count_job(self, world: World, job_id: int, body: api.WaitBody) -> None:
+    def _count(self, world: World, job_id: int, some: set[int] | None, body: api.WaitBody) -> None:
+        """Of one job; with `some` those tasks of it only."""
         job = world.jobs.get(job_id)
-        if job is None:
+        if some is not None:
+            body.total += len(some)
+            body.running += sum(task_key(job_id, index) in world.runs for index in some)
+            for ending in final_endings(self.history, job_id):
+                here = len(some.intersection(ending.indices))
+                body.ended += here
+                body.failed += here if ending.outcome is not Outcome.COMPLETED else 0
+        elif job is None:
             past = self.history.job(job_id)
-            count = 1 if past is None or past.spec.array is None else len(past.spec.array.indices)
-            body.total += count
-            body.ended += count
+            tasks = 1 if past is None or past.spec.array is None else len(past.spec.array.indices)
+            body.total += tasks
+            body.ended += tasks
             body.failed += self.history.failed(job_id)
         elif job.spec.array is None:
             body.total += 1
-            body.running += len(world.runs_of(job_id))
+            body.running += job_id << ARRAY_BITS in world.runs
         else:
             state = world.arrays[job_id]
             body.total += len(job.spec.array.indices)
             body.ended += state.ended
             body.running += state.running
             body.failed += self.history.failed(job_id) if state.failed else 0
-
-    def _count_some(self, world: World, job_id: int, some: set[int], body: api.WaitBody) -> None:
-        """Single tasks of an array."""
-        body.total += len(some)
-        body.running += sum(task_key(job_id, index) in world.runs for index in some)
-        for ending in self.history.endings(job_id):
-            if ending.final:
-                here = len(some.intersection(ending.indices))
-                body.ended += here
-                body.failed += here if ending.outcome is not Outcome.COMPLETED else 0
 
     def log(self, world: World, job_id: int, index: int, stream: str, offset: int) -> bytes:
         """Of a file in the home only: what a job writes elsewhere is read there, with its reader's own rights."""
@@ -217,6 +223,54 @@ class Past:
 
     def _events(self, journal: ToldJournal, after: int) -> Iterator[Event]:
         return journal.read(after)
+
+
+# -- choosing ------------------------------------------------------------------------------------------------
+
+
+def chosen(history: History, wish: PastRows) -> Iterator[Ending]:
+    """Newest first, page by page."""
+    try:
+        state = Outcome(wish.state) if wish.state else None
+    except ValueError:
+        return  # the state of something live: nothing that ended is in it
+    if wish.tasks is not None:
+        for job in reversed(wish.tasks.jobs):
+            for ending in reversed(final_endings(history, job)):
+                if wish.tasks.wants_any(job, ending.indices) and is_wanted(ending, wish, state):
+                    yield ending
+        return
+    before: int | None = None
+    below: int | None = None
+    while True:
+        page = history.recent(
+            PAGE, user=wish.user or None, queue=wish.queue or None, state=state, before=before, below=below
+        )
+        yield from page
+        if len(page) < PAGE:
+            return
+        before, below = page[-1].end_ms + 1, page[-1].row
+
+
+def is_wanted(ending: Ending, wish: PastRows, state: Outcome | None) -> bool:
+    spec = ending.job.spec
+    if wish.user and spec.user != wish.user:
+        return False
+    return (not wish.queue or spec.queue == wish.queue) and (state is None or ending.outcome is state)
+
+
+def all_endings(history: History, job: int) -> Iterator[Ending]:
+    above = 0
+    while True:
+        page = history.endings(job, PAGE, above=above)
+        yield from page
+        if len(page) < PAGE:
+            return
+        above = page[-1].row
+
+
+def final_endings(history: History, job: int) -> list[Ending]:
+    return [ending for ending in all_endings(history, job) if ending.final]
 
 
 # -- rows ----------------------------------------------------------------------------------------------------
@@ -267,7 +321,9 @@ def copy_row(row: api.JobRow, body: api.JobBody) -> None:
 def state_of_array(rows: Sequence[api.JobRow], *, is_live: bool) -> str:
     states = {row.state for row in rows}
     if is_live:
-        return next((state for state in ("running", "starting", "ending", "held", "waiting") if state in states), "waiting")
+        return next(
+            (state for state in ("running", "starting", "ending", "held", "waiting") if state in states), "waiting"
+        )
     return str(Outcome.COMPLETED) if states == {str(Outcome.COMPLETED)} else str(Outcome.FAILED)
 
 

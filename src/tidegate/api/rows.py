@@ -134,4 +134,3 @@ def natural(name: str) -> tuple[str, int, str]:
     """node2 before node10."""
     stem = name.rstrip("0123456789")
     return (stem, int(name[len(stem) :] or 0), name)
-

@@ -1,5 +1,6 @@
 """The answers: one method a route. Reads are answered at once; wishes when the turn that took them is safe."""
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from tidegate.world.world import World
 
 ROWS_MAX = 1_000_000
 WAIT_MAX_MS = 60_000
+GATHER_S = 0.1
 
 encode = msgspec.json.encode
 
@@ -140,6 +142,9 @@ class Service:
             if not open_answers:
                 request.answer(200, encode({"results": answers}))
 
+        def reply(at: int, command: cmd.Submit, result: Result) -> None:
+            answered(at, self._submission(command, result))
+
         if not answers:
             request.answer(200, encode({"results": []}))
         for at, job in enumerate(body.jobs):
@@ -149,9 +154,7 @@ class Service:
                 refused = mistake.refused
                 answered(at, api.ProblemBody(api.Problem(refused.what, refused.cure)))
                 continue
-            self.inbox.put(
-                command, lambda result, at=at, command=command: answered(at, self._submission(command, result))
-            )
+            self.inbox.put(command, partial(reply, at, command))
 
     def _may_command(self, request: Request, commands: int) -> None:
         trouble = self.facts.trouble()
@@ -365,6 +368,7 @@ class Poll:
         self.known = known
         self.timeout_ms = timeout_ms
         self.is_over = False
+        self.gather: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         body = self._look()
@@ -379,8 +383,16 @@ class Poll:
         return self.service.past.progress(self.service.world, self.tasks)
 
     def _again(self) -> None:
+        """At once when the last has ended; else a little later, for others will have ended by then."""
+        if not any(job in self.service.world.jobs for job in self.tasks.jobs):
+            self._time_up()
+        elif self.gather is None:
+            self.gather = self.service.past.aio.call_later(GATHER_S, self._gathered)
+
+    def _gathered(self) -> None:
+        self.gather = None
         body = self._look()
-        if body.ended > self.known:
+        if body.ended > self.known and not self.is_over:
             self._over()
             self._answer(body)
 
@@ -393,6 +405,8 @@ class Poll:
             self.is_over = True
             self.unwatch()
             self.timer.cancel()
+            if self.gather is not None:
+                self.gather.cancel()
 
     def _answer(self, body: api.WaitBody) -> None:
         self.request.answer(200, encode(body))

@@ -165,5 +165,3 @@ def cut(text: str, width: int) -> str:
 def plain(text: str) -> str:
     """Names come from users: nothing in them may move the cursor of whoever looks."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
-
-

@@ -44,7 +44,12 @@ class Tasks:
         self.jobs = tuple(jobs)
 
     def wants(self, row: JobRow) -> bool:
+        """A row of a live job."""
         some = self.indices.get(row.id)
         if some is None or row.index is None:
             return True  # a row of several tasks may hold the one that is meant
         return row.index in some
+
+    def wants_any(self, job: int, indices: tuple[int, ...]) -> bool:
+        some = self.indices.get(job)
+        return some is None or not some.isdisjoint(indices)

@@ -45,7 +45,9 @@ class Home:
             probe.touch()
             probe.unlink()
         except OSError as error:
-            raise HomeError(f"cannot keep state in {self.path} ({error.strerror}); name another place with --home") from error
+            raise HomeError(
+                f"cannot keep state in {self.path} ({error.strerror}); name another place with --home"
+            ) from error
 
     def claim(self) -> None:
         """Takes the lock for as long as this process lives. The one who comes later gives way."""
@@ -55,7 +57,9 @@ class Home:
         except BlockingIOError:
             pid = os.read(lock, 32).decode(errors="replace").strip()
             os.close(lock)
-            raise HomeError(f"a server (pid {pid or 'unknown'}) serves {self.path} already; `tide down` stops it") from None
+            raise HomeError(
+                f"a server (pid {pid or 'unknown'}) serves {self.path} already; `tide down` stops it"
+            ) from None
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         self.lock = lock

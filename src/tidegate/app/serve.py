@@ -22,13 +22,12 @@ from tidegate.api.service import Facts, Service, problem
 from tidegate.app.engines import Fleet, fleet_of
 from tidegate.app.home import Home, HomeError
 from tidegate.app.keeping import Keeping
-from tidegate.journals.sqlite import JournalError
 from tidegate.loop.loop import Loop
 from tidegate.model.commands import ChangePolicy, Refused, SetNode, SetNodeState
 from tidegate.model.nodes import NodeState
+from tidegate.ports import JournalError
 from tidegate.wire.policy_file import read_policy
 from tidegate.wire.sockets import reach
-from tidegate.world.world import World
 
 GC_EVERY = 200_000
 RETRY_FLUSH_MS = 1000
@@ -77,14 +76,14 @@ class Server:
         self.fleet: Fleet = fleet_of(wish, home.path, world)
         self.clock = LiveClock(self.aio, self.keeping.last_at)
         self.inbox = LiveInbox(self.clock.wake)
-        self.journal = ToldJournal(self.keeping.journal, self.keeping.journal.seq, [])
+        self.journal = ToldJournal(self.keeping.journal)
         self.loop = Loop(world, self.clock, self.journal, self.fleet.engine, self.inbox)
-        self.past = Past(self.aio, home.path, self.keeping.history)
+        self.past = Past(self.aio, home.path, self.keeping.archive())
         self.access = Access(home.tokens)
         self.trouble: Refused | None = None
         facts = Facts(self.about, lambda: self.clock.last, self.clock.stop, lambda: self.trouble)
         self.service = Service(world, self.inbox, self.journal, self.past, self.access, facts)
-        self.journal.watchers = [self.keeping.watch(), *self.service.watchers()]
+        self.journal.watchers = self.service.watchers()
         self.site = Site(self.service.handle, problem)
         self.clock.before_wait = self.before_wait
         self.clock.busy = lambda: bool(self.inbox.coming)
@@ -196,7 +195,9 @@ class Server:
         loop = asyncio.get_running_loop()
         sock = bound(self.home.socket, 0o666 if os.getuid() == 0 else 0o600)
         servers = [
-            await loop.create_unix_server(partial(Connection, self.site, self.access.of_socket), sock=sock, backlog=BACKLOG)
+            await loop.create_unix_server(
+                partial(Connection, self.site, self.access.of_socket), sock=sock, backlog=BACKLOG
+            )
         ]
         if self.wish.listen:
             host, port = address_of(self.wish.listen)
@@ -242,5 +243,3 @@ def ignore(result: Any) -> None:
 
 def say(text: str) -> None:
     print(time.strftime("%Y-%m-%d %H:%M:%S"), text, file=sys.stderr, flush=True)
-
-

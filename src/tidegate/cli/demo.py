@@ -155,7 +155,12 @@ def watching(groups: Sequence[Group]) -> Iterator[Any]:
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    columns = (TextColumn("{task.description:<34}"), BarColumn(24), MofNCompleteColumn(), TextColumn("{task.fields[now]}"))
+    columns = (
+        TextColumn("{task.description:<34}"),
+        BarColumn(24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[now]}"),
+    )
     with Progress(*columns) as bars:
         known: dict[int, Any] = {}
 
