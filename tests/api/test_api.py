@@ -82,7 +82,7 @@ def test_a_job_is_submitted_waits_and_ends(client: Client) -> None:
     job = client.submit("true", cpus=2, memory_mib=100, expected_ms=50, name="quick", tags={"team": "a"})
     assert client.wait(job)["failed"] == 0
     shown = client.show(job)
-    assert (shown["state"], shown["name"], shown["cpus"], shown["memory_mib"]) == ("completed", "quick", 2, 100)
+    assert (shown["state"], shown["name"], shown["cpus"], shown["memory_mib"]) == ("COMPLETED", "quick", 2, 100)
     assert shown["tags"] == {"team": "a"}
     assert shown["attempts"] == 1
     (row,) = [row for row in client.rows(all=1) if row["id"] == job]
@@ -150,13 +150,13 @@ def test_a_wish_that_cannot_be_meant_is_refused_by_name(client: Client, fields: 
 
 def test_hold_release_cancel(client: Client) -> None:
     job = client.submit("true", held=True)
-    assert [row["state"] for row in client.rows(job=job)] == ["held"]
+    assert [row["state"] for row in client.rows(job=job)] == ["HELD"]
     assert client.ask("POST", f"/v1/jobs/{job}/release", {}) == {"done": True}
     assert client.ask("POST", f"/v1/jobs/{job}/release", {}) == {"done": False}
     assert client.ask("POST", f"/v1/jobs/{job}/cancel", {}) == {"done": True}
-    assert client.wait(job)["rows"][0]["state"] == "cancelled"
+    assert client.wait(job)["rows"][0]["state"] == "CANCELLED"
     status, text = refused(client, "POST", f"/v1/jobs/{job}/cancel", {})
-    assert (status, "has ended: cancelled" in text) == (409, True)
+    assert (status, "has ended: CANCELLED" in text) == (409, True)
 
 
 def test_nodes_drain_and_resume(client: Client) -> None:

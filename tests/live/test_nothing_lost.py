@@ -61,7 +61,7 @@ def test_a_server_killed_at_random_moments_loses_nothing_and_starts_nothing_twic
     expected = Counter({(job, 0): 1 for job in jobs[:-1]} | {(jobs[-1], index): 1 for index in range(array)})
     final = Counter((row["id"], row["index"] or 0) for row in rows)
     assert final == expected, "every acknowledged job has exactly one final state"
-    assert {row["state"] for row in rows} == {"completed"}
+    assert {row["state"] for row in rows} == {"COMPLETED"}
     assert {row["attempts"] for row in rows} == {1}
     journal = SqliteJournal(home / "journal.db", readonly=True)
     in_journal = Counter(
@@ -87,6 +87,6 @@ def test_a_killed_keeper_is_told_and_its_jobs_run_again(tmp_path: Path) -> None:
         client.wait(job)
         shown = client.show(job)
     assert started(starts) == ["1", "2"]
-    assert shown["state"] == "completed"
+    assert shown["state"] == "COMPLETED"
     assert shown["attempts"] == 2
-    assert [one["state"] for one in shown["history"]] == ["lost", "completed"]
+    assert [one["state"] for one in shown["history"]] == ["LOST", "COMPLETED"]

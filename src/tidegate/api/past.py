@@ -16,7 +16,7 @@ from tidegate.model.base import ARRAY_BITS, FOREVER_MS, task_key
 from tidegate.model.events import Event
 from tidegate.model.history import Ending
 from tidegate.model.jobs import ANY_FAILURE, Cause, Job, Outcome, RetryRule
-from tidegate.wire import api
+from tidegate.wire import api, states
 from tidegate.wire.arrays import format_indices
 from tidegate.wire.outputs import outputs_of
 from tidegate.world.world import World
@@ -96,7 +96,7 @@ class Past:
 
     def state_of(self, job: int) -> str:
         endings = [ending for ending in self.history.endings(job) if ending.final]
-        return str(endings[-1].outcome) if endings else "long ago"
+        return endings[-1].outcome.upper() if endings else "long ago"
 
     def owner_of(self, world: World) -> Callable[[int], str]:
         def owner(job_id: int) -> str:
@@ -231,7 +231,7 @@ class Past:
 def chosen(history: History, wish: PastRows) -> Iterator[Ending]:
     """Newest first, page by page."""
     try:
-        state = Outcome(wish.state) if wish.state else None
+        state = Outcome(wish.state.lower()) if wish.state else None
     except ValueError:
         return  # the state of something live: nothing that ended is in it
     if wish.tasks is not None:
@@ -279,7 +279,7 @@ def final_endings(history: History, job: int) -> list[Ending]:
 def ended_row(ending: Ending) -> api.JobRow:
     """Of one task; tasks that never started and ended together share one."""
     job = ending.job
-    row = job_row(job, str(ending.outcome))
+    row = job_row(job, ending.outcome.upper())
     row.attempts = ending.attempt
     row.end_ms = ending.end_ms
     row.reason = ending.why
@@ -305,7 +305,7 @@ def known(amount: int) -> int | None:
 
 def attempt_of(ending: Ending) -> dict[str, Any]:
     return {
-        "indices": format_indices(ending.indices), "attempt": ending.attempt, "state": str(ending.outcome),
+        "indices": format_indices(ending.indices), "attempt": ending.attempt, "state": ending.outcome.upper(),
         "start_ms": ending.start_ms if ending.start_ms >= 0 else None, "end_ms": ending.end_ms,
         "exit_code": ending.code if ending.start_ms >= 0 else None,
         "signal": ending.signal or None, "nodes": [name for name, _ in ending.nodes], "why": ending.why,
@@ -319,17 +319,16 @@ def copy_row(row: api.JobRow, body: api.JobBody) -> None:
 
 
 def state_of_array(rows: Sequence[api.JobRow], *, is_live: bool) -> str:
-    states = {row.state for row in rows}
+    found = {row.state for row in rows}
     if is_live:
-        return next(
-            (state for state in ("running", "starting", "ending", "held", "waiting") if state in states), "waiting"
-        )
-    return str(Outcome.COMPLETED) if states == {str(Outcome.COMPLETED)} else str(Outcome.FAILED)
+        order = (states.RUNNING, states.STARTING, states.ENDING, states.HELD)
+        return next((state for state in order if state in found), states.WAITING)
+    return states.COMPLETED if found == {states.COMPLETED} else states.FAILED
 
 
 def body_of(job: Job, home: Path, index: int) -> api.JobBody:
     spec = job.spec
-    base = job_row(job, "waiting")
+    base = job_row(job, states.WAITING)
     body = api.JobBody(**{name: getattr(base, name) for name in api.JobRow.__struct_fields__})
     body.begin_ms = spec.begin_ms or None
     body.deadline_ms = None if spec.deadline_ms >= FOREVER_MS else spec.deadline_ms

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from tidegate.model.base import ARRAY_BITS, index_of, job_of
 from tidegate.model.jobs import CPUS, GPUS, MEMORY, Job, Shape
+from tidegate.wire import states
 from tidegate.wire.api import JobRow, NodeRow
 from tidegate.wire.arrays import format_indices
 from tidegate.world.arrays import turns
@@ -75,15 +76,15 @@ def waiting_row(world: World, job: Job) -> JobRow:
 def waiting_state(world: World, job: Job) -> tuple[str, str]:
     parked = world.parked.get(job.id)
     if parked is None:
-        return "waiting", waits_for(world, job)
+        return states.WAITING, waits_for(world, job)
     if parked.held:
-        return "held", "held; `tide release` lets it go"
+        return states.HELD, "held; `tide release` lets it go"
     if parked.after:
-        return "waiting", "after " + ", ".join(f"{after.job}:{after.kind}" for after in parked.after[:8])
+        return states.WAITING, "after " + ", ".join(f"{after.job}:{after.kind}" for after in parked.after[:8])
     tries = world.tries.get(job.id << ARRAY_BITS)
     if tries is not None and tries.attempt:
-        return "waiting", f"attempt {tries.attempt} ended badly; it is tried again after a pause"
-    return "waiting", "for its earliest start" if parked.begin_ms else "about to be ready"
+        return states.WAITING, f"attempt {tries.attempt} ended badly; it is tried again after a pause"
+    return states.WAITING, "for its earliest start" if parked.begin_ms else "about to be ready"
 
 
 def waits_for(world: World, job: Job) -> str:
@@ -109,8 +110,8 @@ def running_row(world: World, job: Job, run: Run) -> JobRow:
 
 def running_state(world: World, run: Run) -> str:
     if run.task in world.halting:
-        return "ending"
-    return "starting" if run.task in world.launching else "running"
+        return states.ENDING
+    return states.STARTING if run.task in world.launching else states.RUNNING
 
 
 def node_rows(world: World) -> Iterator[NodeRow]:

@@ -234,6 +234,8 @@ class Service:
 
     def _jobs(self, request: Request) -> None:
         asked = self._query(request, "jobs")
+        if "state" in asked:
+            asked["state"] = asked["state"].upper()
         if asked.get("user") == "me":
             asked["user"] = request.peer.user
         limit = number(asked.get("limit", str(ROWS_MAX)), "a limit")

@@ -8,18 +8,22 @@ from tidegate.model import events as ev
 from tidegate.model.base import job_of
 from tidegate.model.events import Event
 from tidegate.model.jobs import Job
+from tidegate.wire import states
 from tidegate.wire.api import JobRow
 from tidegate.world.world import World
 
 NAME_WIDTH = 14
 USER_WIDTH = 8
-HEADER = f"{'JOB':>10}  {'NAME':<{NAME_WIDTH}}  {'USER':<{USER_WIDTH}}  {'STATE':<8} {'CPUS':>5} {'MEM':>5} {'GPU':>3}"
+HEADER = f"{'JOB':>10}  {'NAME':<{NAME_WIDTH}}  {'USER':<{USER_WIDTH}}  {'STATE':<9} {'CPUS':>5} {'MEM':>5} {'GPU':>3}"
 TAIL = f" {'TIME':>6}  NODES / WHY"
 Line = tuple[str, int, str, str]
 """What goes before the time, since when the time counts (below 0: -1 - the seconds it took), what goes after it;
 and the state."""
-COLOURS = {"running": "\x1b[32m", "starting": "\x1b[32m", "ending": "\x1b[33m", "held": "\x1b[2m", "completed": "",
-           "failed": "\x1b[31m", "timed_out": "\x1b[31m", "out_of_memory": "\x1b[31m", "lost": "\x1b[31m"}  # fmt: skip
+GREEN, YELLOW, RED, DIM = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[2m"
+COLOURS = {
+    states.RUNNING: GREEN, states.STARTING: GREEN, states.ENDING: YELLOW, states.HELD: DIM, states.CANCELLED: DIM,
+    states.FAILED: RED, states.TIMED_OUT: RED, states.OUT_OF_MEMORY: RED, states.LOST: RED,
+}  # fmt: skip
 
 
 def job_of_event(event: Event) -> int:
@@ -118,7 +122,7 @@ def line_of(row: JobRow) -> Line:
     gpus = str(row.gpus) if row.gpus else "-"
     before = (
         f"{label:>10}  {cut(row.name, NAME_WIDTH):<{NAME_WIDTH}}  {cut(row.user, USER_WIDTH):<{USER_WIDTH}}  "
-        f"{row.state:<8} {row.cpus:>5g} {size(row.memory_mib):>5} {gpus:>3}"
+        f"{cut(row.state, 9):<9} {row.cpus:>5g} {size(row.memory_mib):>5} {gpus:>3}"
     )
     if row.end_ms is not None:
         took = 0 if row.start_ms is None else (row.end_ms - row.start_ms) // 1000

@@ -16,6 +16,7 @@ from tidegate.cli.client import Client, Place
 from tidegate.cli.failure import FailureError
 from tidegate.cli.quick_json import dumps, loads
 from tidegate.cli.table import duration, show_table
+from tidegate.wire import states
 
 NODES, CPUS = 2, 4
 TASKS = 100
@@ -134,7 +135,7 @@ def play(client: Client, groups: list[Group]) -> None:
         while time.monotonic() - began < TOGETHER_S:
             rows = rows_of(client)
             show(rows)
-            tasks_done = sum(row["state"] == "completed" for row in rows if row["name"] == "tasks")
+            tasks_done = sum(row["state"] == states.COMPLETED for row in rows if row["name"] == "tasks")
             if critical is None and tasks_done >= TASKS // 3:
                 critical = submit("a critical job, in the middle", "critical", 1, cpus=2, **{"class": "critical"})
             if critical is not None and not any(row["end_ms"] is None for row in rows):
@@ -211,7 +212,7 @@ def tell(client: Client, groups: Sequence[Group]) -> None:
     print()
     show_table("Who waited, and why", ["", "jobs", "mean", "longest", "because"], lines)
     total = (max(row["end_ms"] for row in rows) - min(row["submit_ms"] for row in rows)) / 1000
-    ran = sum(row["state"] == "completed" for row in rows)
+    ran = sum(row["state"] == states.COMPLETED for row in rows)
     print(f"{ran} real processes in {duration(total)}. Every start, end and exit code was on disk before it counted.")
     print("\nNext: `tide run -- hostname`, `tide submit --help`; `tide demo --replay` shows what a policy is worth.")
 

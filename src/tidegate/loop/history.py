@@ -42,7 +42,12 @@ def _ended(world: World, event: ev.JobEnded) -> Ending:
 
 
 def _again(
-    world: World, event: ev.AttemptFailed | ev.AttemptLost, ended: tuple[Outcome, int, int, Used], *, failed: int, lost: int
+    world: World,
+    event: ev.AttemptFailed | ev.AttemptLost,
+    ended: tuple[Outcome, int, int, Used],
+    *,
+    failed: int,
+    lost: int,
 ) -> Ending:
     task = event.task
     run = world.runs[task]
