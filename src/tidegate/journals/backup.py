@@ -72,7 +72,9 @@ def _copy(journal: Path, target: Path) -> None:
     """Snapshots first: so the events that follow them are in the copy."""
     with closing(open_reader(journal)) as db:
         if format_of(db, journal) == 1:
-            raise JournalError(f"{journal}: written by an earlier release; start the server on it once, or copy the file")
+            raise JournalError(
+                f"{journal}: written by an earlier release; start the server on it once, or copy the file"
+            )
         line = meta(db, "line")
         kept = [(seq, body) for seq, body in snapshots.read_snapshots(journal, line) if body]
         with explaining(target):
@@ -90,7 +92,10 @@ def inspect(path: Path) -> Backup:
             if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'snapshot'").fetchone():
                 raise JournalError(f"{path}: a journal, but not made by `tide backup`; copy it by hand if you mean it")
             last, at = _checked_events(db, path)
-            rows, pruned = db.execute("SELECT seq, crc, body FROM snapshot ORDER BY seq DESC").fetchall(), pruned_upto(db)
+            rows, pruned = (
+                db.execute("SELECT seq, crc, body FROM snapshot ORDER BY seq DESC").fetchall(),
+                pruned_upto(db),
+            )
     for seq, crc, body in rows:
         if crc32(body) != crc:
             raise JournalError(f"{path}: the snapshot at event {seq} is damaged; use another backup")

@@ -30,7 +30,10 @@ def explained(path: Path, error: Exception) -> JournalError:
     elif code in BUSY:
         what, cure = "is in use by another process that writes", "end that one; one server writes to a journal"
     elif code in READ_ONLY:
-        what, cure = "cannot be written", "make the file and its directory writable for this user, or choose another home"
+        what, cure = (
+            "cannot be written",
+            "make the file and its directory writable for this user, or choose another home",
+        )
     elif code == sqlite3.SQLITE_CANTOPEN or isinstance(error, OSError):
         what, cure = "cannot be opened", f"see that {path.parent} exists and is writable for this user"
     elif code == sqlite3.SQLITE_IOERR:
