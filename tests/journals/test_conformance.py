@@ -16,7 +16,8 @@ Make = Callable[[], Journal]
 @pytest.fixture(params=["memory", "sqlite", "sqlite grouped"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
     """Opens the same journal again at each call; the caller closes the one before."""
-    path, made = tmp_path / "journal.db", []
+    path = tmp_path / "journal.db"
+    made: list[Journal] = []
 
     def new() -> Journal:
         if request.param == "memory":

@@ -13,7 +13,8 @@ from tests.kit.slow_decide import slow_decide
 from tidegate.core.decide import decide
 from tidegate.core.memo import Memo
 from tidegate.journals.memory import MemoryJournal
-from tidegate.loop.loop import Cadence, Loop, recover
+from tidegate.loop.loop import Cadence, Loop
+from tidegate.loop.recovery import recover
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.commands import ChangePolicy, Command, Refused, Release, SetNode
 from tidegate.model.events import CycleRan, Event, JobStarted

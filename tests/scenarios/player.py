@@ -9,7 +9,8 @@ from tidegate.core.memo import Memo
 from tidegate.engines.virtual import VirtualEngine
 from tidegate.journals.memory import MemoryJournal
 from tidegate.lab.ports import VirtualClock
-from tidegate.loop.loop import Cadence, Loop, recover
+from tidegate.loop.loop import Cadence, Loop
+from tidegate.loop.recovery import recover
 from tidegate.model import events as ev
 from tidegate.model.base import index_of, job_of
 from tidegate.model.commands import ChangePolicy, Command, Refused, SetNode
@@ -17,6 +18,7 @@ from tidegate.model.engine import Ended, Report
 from tidegate.model.jobs import Outcome
 from tidegate.wire.units import format_duration, parse_duration
 from tidegate.world.check import check
+from tidegate.world.snapshot import dump, load
 from tidegate.world.world import World
 
 TURNS_MAX = 10_000
@@ -76,6 +78,13 @@ class Journal:
         self.memory = MemoryJournal()
         self.events = self.memory.events
         self.flush, self.close, self.read = self.memory.flush, self.memory.close, self.memory.read
+        self.record, self.keep_snapshot = self.memory.record, self.memory.keep_snapshot
+        self.snapshots = self.memory.snapshots
+        self.keeps_history, self.recorded = False, 0
+
+    @property
+    def seq(self) -> int:
+        return self.memory.seq
 
     def append(self, events: Sequence[ev.Event]) -> None:
         self.memory.append(events)
@@ -220,7 +229,14 @@ def check_replay(scenario: Scenario, played: Played) -> list[str]:
     other = next((f"warm {warm}, cold {chilled}" for warm, chilled in pairs if warm != chilled), "")
     if other or len(played.journal.events) != len(cold.journal.events):
         found.append(f"cold caches decide otherwise: {other or 'one went on longer'}")
-    digests = (played.world.full_digest(), played.world.read_digest(), recover(played.journal).full_digest())
+    loaded = load(dump(played.world))
+    digests = (
+        played.world.full_digest(), played.world.read_digest(), recover(played.journal).full_digest(),
+        loaded.full_digest(),
+    )  # fmt: skip
     if len(set(digests)) > 1:
-        found.append(f"digests differ: live in full, live as kept, recovered: {digests}")
+        found.append(f"digests differ: live in full, live as kept, recovered, from a snapshot: {digests}")
+    unsound = check(loaded, may_be_overfull=True)
+    if unsound:
+        found.append(f"the snapshot is unsound: {unsound[0]}")
     return found

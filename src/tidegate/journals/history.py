@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
@@ -39,7 +39,7 @@ UNKNOWN = -1
 # -- writing, within the journal's transaction -------------------------------------------------------------
 
 
-def write_endings(db: sqlite3.Connection, endings: Sequence[Ending], known: Set[int]) -> None:
+def write_endings(db: sqlite3.Connection, endings: Sequence[Ending], known: Collection[int]) -> None:
     """`known`: arrays whose record is there already. It may be large, so it is written once, not once a task."""
     jobs = {ending.job.id: ending.job for ending in endings if ending.job.id not in known}
     db.executemany(

@@ -57,8 +57,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
         db = sqlite3.connect(path, isolation_level=None)
     try:
         with explaining(path):
-            if db.execute("PRAGMA journal_mode=WAL").fetchone()[0] != "wal":
-                raise JournalError(f"{path}: this file system keeps no write-ahead log; choose a home on a local disk")
+            _must_be_wal(path, db.execute("PRAGMA journal_mode=WAL").fetchone()[0])
             db.execute("PRAGMA synchronous=FULL")
             db.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
             if not db.execute("SELECT 1 FROM sqlite_master").fetchone():
@@ -69,6 +68,11 @@ def open_writer(path: Path) -> sqlite3.Connection:
         db.close()
         raise
     return db
+
+
+def _must_be_wal(path: Path, mode: str) -> None:
+    if mode != "wal":
+        raise JournalError(f"{path}: this file system keeps no write-ahead log; choose a home on a local disk")
 
 
 def open_reader(path: Path) -> sqlite3.Connection:

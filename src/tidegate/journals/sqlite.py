@@ -88,7 +88,7 @@ class SqliteJournal:
         self.pending.extend(events)
 
     def flush(self) -> None:
-        if len(self.pending) >= self.group:
+        if len(self.pending) >= self.group or len(self.backlog) >= HISTORY_AT:
             self._write()
 
     def _write(self) -> None:

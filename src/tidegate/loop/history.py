@@ -1,14 +1,28 @@
 """What an event ends, as a row of the history. Asked before the event is applied: the world still has it all."""
 
+from collections.abc import Iterable
+
 from tidegate.model import events as ev
 from tidegate.model.base import ARRAY_BITS, index_of
 from tidegate.model.history import Ending
 from tidegate.model.jobs import NOTHING_KNOWN, Outcome, Used
+from tidegate.ports import Journal
+from tidegate.world.apply import apply
 from tidegate.world.arrays import turns
 from tidegate.world.world import World
 
-
 ENDED_BADLY = (Outcome.FAILED, Outcome.OUT_OF_MEMORY, Outcome.TIMED_OUT)
+
+
+def apply_and_record(world: World, events: Iterable[ev.Event], journal: Journal) -> None:
+    """Each ending is asked for just before its event is applied, since one event of a turn may follow from another."""
+    endings = []
+    for event in events:
+        ending = ending_of(world, event)
+        if ending is not None:
+            endings.append(ending)
+        apply(world, event)
+    journal.record(endings, world.seq)
 
 
 def ending_of(world: World, event: ev.Event) -> Ending | None:
