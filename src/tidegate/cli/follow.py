@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    Write = Callable[[bytes], object]
+
 PIECE = 1 << 18
 TICK_S = 0.05
 REMOTE_TICKS = 10
@@ -24,11 +26,11 @@ LOOK_SOON_TICKS = 4
 class Tail:
     """One output of one task, and how far it has been written on."""
 
-    def __init__(self, server: Server, task: Task, stream: str, out: int) -> None:
+    def __init__(self, server: Server, task: Task, stream: str, write: "Write") -> None:
         self.server = server
         self.task = task
         self.stream = stream
-        self.out = out
+        self.write = write
         self.path = ""
         self.file = -1
         self.offset = 0
@@ -36,9 +38,12 @@ class Tail:
 
     def at(self, path: str) -> None:
         """Where the output is now. Another file is read from its beginning."""
-        if path != self.path:
-            self.path, self.offset = path, 0
-            self.close()
+        if path == self.path:
+            return
+        if self.file >= 0:
+            self._from_file()
+        self.path, self.offset = path, 0
+        self.close()
 
     def close(self) -> None:
         if self.file >= 0:
@@ -56,7 +61,7 @@ class Tail:
             self.offset = 0
         size = 0
         while piece := os.pread(self.file, PIECE, self.offset):
-            write_all(self.out, piece)
+            self.write(piece)
             self.offset += len(piece)
             size += len(piece)
         return size
@@ -77,8 +82,9 @@ class Tail:
         query = {"stream": self.stream, "offset": self.offset, **of_task(self.task[1])}
         target = target_of(f"/v1/jobs/{self.task[0]}/log", query)
         size = 0
-        for piece in self.server.open(target, "application/octet-stream").pieces():
-            write_all(self.out, piece)
+        answer = self.server.client.exchange("GET", target, None, "Accept: application/octet-stream\r\n")
+        for piece in self.server.check(answer).pieces():
+            self.write(piece)
             self.offset += len(piece)  # at once: after a break the rest is asked for, not all of it again
             size += len(piece)
         return size
@@ -87,10 +93,10 @@ class Tail:
 class Follower:
     """Writes the output of a task until the task has ended."""
 
-    def __init__(self, server: Server, task: Task, streams: "dict[str, int]", patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, server: Server, task: Task, streams: "dict[str, Write]", patience_s: float = PATIENCE_S) -> None:
         self.server = server.beside()
         self.task = task
-        self.tails = [Tail(self.server, task, stream, out) for stream, out in streams.items()]
+        self.tails = [Tail(self.server, task, stream, write) for stream, write in streams.items()]
         self.watch = Watch(server, [task], patience_s)
         self.tick = 0
         self.job: dict[str, Any] = {}
@@ -109,8 +115,8 @@ class Follower:
                 self.look()
         self.job = self.server.call("GET", f"/v1/jobs/{self.task[0]}", of_task(self.task[1]))
         self.aim()
-        while any([tail.more() for tail in self.tails]):
-            pass
+        for tail in self.tails:
+            self.server.patiently(tail.more, again=True)
         return self.job
 
     def look(self) -> None:
@@ -137,7 +143,12 @@ class Follower:
                 continue
 
 
-def write_all(out: int, octets: bytes) -> None:
-    view = memoryview(octets)
-    while view:
-        view = view[os.write(out, view) :]
+def to(out: int) -> "Write":
+    """Writes all of it to that file, at once: nothing is held back."""
+
+    def write_all(octets: bytes) -> None:
+        view = memoryview(octets)
+        while view:
+            view = view[os.write(out, view) :]
+
+    return write_all

@@ -1,13 +1,13 @@
 """`tide generate`."""
 
-import argparse
 import sys
 from pathlib import Path
 
 from tidegate.cli.failure import FailureError
+from tidegate.cli.options import Options
 
 
-def generate(options: argparse.Namespace) -> int:
+def generate(options: Options) -> int:
     from tidegate.app.replay import GenerateError, GenerateOptions, write_swf
 
     wish = GenerateOptions(

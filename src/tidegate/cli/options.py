@@ -39,6 +39,7 @@ class Option:
         *,
         default: "Any" = None,
         many: bool = False,
+        dest: str = "",
     ) -> None:
         self.names = names.split()
         self.metavar = metavar
@@ -46,7 +47,7 @@ class Option:
         self.read = read
         self.default = default
         self.many = many
-        self.dest = self.names[0].lstrip("-").replace("-", "_")
+        self.dest = dest or self.names[0].lstrip("-").replace("-", "_")
 
 
 def flag(names: str, about: str) -> Option:

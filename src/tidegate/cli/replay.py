@@ -1,6 +1,5 @@
 """`tide replay`: figures of each policy side by side."""
 
-import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.cli.failure import FailureError
+from tidegate.cli.options import Options
 from tidegate.cli.table import duration, show_table
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 DEFAULT_POLICY = "tide"
 
 
-def replay(options: argparse.Namespace) -> int:
+def replay(options: Options) -> int:
     from tidegate.app.replay import BrokenStateError, JournalError, PolicyError, TraceError, prepare
 
     try:
@@ -32,7 +32,7 @@ def replay(options: argparse.Namespace) -> int:
     return 0
 
 
-def wish_of(options: argparse.Namespace) -> "ReplayWish":
+def wish_of(options: Options) -> "ReplayWish":
     from tidegate.app.replay import Cadence, Filter, Machine, ReplayWish, Runtimes, TraceOptions, read_policy
 
     if bool(options.nodes) != bool(options.cpus_per_node):
@@ -45,7 +45,7 @@ def wish_of(options: argparse.Namespace) -> "ReplayWish":
     if len(set(taken)) < len(taken):
         raise FailureError(f"two of the policies have the same name ({', '.join(taken)}): change `name:` in one file")
     return ReplayWish(
-        trace=Path(options.trace),
+        trace=Path(options.words[0]),
         policies=policies,
         machine=Machine(
             capacity=options.capacity or 0, nodes=options.nodes or 0, cpus_per_node=options.cpus_per_node or 0
