@@ -228,7 +228,6 @@ def test_events_come_in_order_from_where_one_left_off(server: LiveServer, client
         (b"GET /v1/wait HTTP/1.1\r\nHost: x\r\n\r\n", 400),
         (b"GET /" + b"x" * 40_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
         (b"GET / HTTP/1.1\r\n" + b"".join(b"A%d: x\r\n" % n for n in range(200)) + b"\r\n", 431),
-        (b"GET /v1/status HTTP/1.1\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n", 400),
     ],
 )
 def test_nonsense_is_answered_in_words(server: LiveServer, octets: bytes, status: int) -> None:
@@ -237,6 +236,12 @@ def test_nonsense_is_answered_in_words(server: LiveServer, octets: bytes, status
     body = json.loads(got.partition(b"\r\n\r\n")[2])
     assert body["error"]["what"]
     assert body["error"]["cure"]
+
+
+def test_an_offer_to_upgrade_is_answered_in_http_1_1(server: LiveServer) -> None:
+    got = raw(server, b"GET /v1/status HTTP/1.1\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n", answers=2)
+    assert got.startswith(b"HTTP/1.1 200 ")
+    assert got.count(b"HTTP/1.1 ") == 1
 
 
 def test_pipelined_requests_are_answered_in_order(server: LiveServer) -> None:

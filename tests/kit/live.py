@@ -50,6 +50,12 @@ class Client:
     def __init__(self, home: Path) -> None:
         self.connection = Connection(home)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.connection.close()
+
     def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
         raw = self.raw(method, path, body, headers)
         return json.loads(raw)
@@ -102,7 +108,7 @@ class LiveServer:
         self.options = options
         self.process: subprocess.Popen[bytes] | None = None
         self.log = home.with_name(f"{home.name}.said")
-        self.starts = 0
+        self.clients: list[Client] = []
 
     def __enter__(self) -> Self:
         self.start()
@@ -121,7 +127,6 @@ class LiveServer:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT, env=environment(self.home)
             )
-        self.starts += 1
         if ready:
             self.wait_ready()
 
@@ -134,7 +139,8 @@ class LiveServer:
         try:
             while time.monotonic() < until:
                 try:
-                    Client(self.home).ask("GET", "/v1/status")
+                    with Client(self.home) as client:
+                        client.ask("GET", "/v1/status")
                 except (OSError, http.client.HTTPException):
                     if with_end.poll(20):
                         raise AssertionError(f"the server ended:\n{self.said[-3000:]}") from None
@@ -145,7 +151,9 @@ class LiveServer:
         raise AssertionError(f"the server did not answer in {READY_S} s:\n{self.said[-3000:]}")
 
     def client(self) -> Client:
-        return Client(self.home)
+        """Closed at the end, with the server."""
+        self.clients.append(Client(self.home))
+        return self.clients[-1]
 
     def kill(self) -> None:
         assert self.process is not None
@@ -170,6 +178,8 @@ class LiveServer:
                 except RefusedError:
                     continue  # it ended meanwhile
             self.stop()
+        for client in self.clients:
+            client.connection.close()
         end_keeper(self.home)
 
 
@@ -213,16 +223,15 @@ def started(file: Path) -> list[str]:
 
 def submit_with_keys(home: Path, name: str, bodies: Sequence[dict[str, Any]]) -> list[int]:
     """As a careful program does it: each with a key, and again until it is acknowledged."""
-    ids = []
-    client = Client(home)
+    ids: list[int] = []
     end = time.monotonic() + PATIENCE_S
-    for number, body in enumerate(bodies):
-        while True:
-            try:
-                ids.append(client.ask("POST", "/v1/jobs", {**body, "key": f"{name}-{number}"})["id"])
-                break
-            except (OSError, http.client.HTTPException):
-                if time.monotonic() > end:
-                    raise
-                select.select([], [], [], 0.02)
+    with Client(home) as client:
+        for number, body in enumerate(bodies):
+            while len(ids) == number:
+                try:
+                    ids.append(client.ask("POST", "/v1/jobs", {**body, "key": f"{name}-{number}"})["id"])
+                except (OSError, http.client.HTTPException):
+                    if time.monotonic() > end:
+                        raise
+                    select.select([], [], [], 0.02)
     return ids

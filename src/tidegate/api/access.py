@@ -8,6 +8,7 @@ import pwd
 import secrets
 import socket
 import struct
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -121,7 +122,7 @@ def add_token(path: Path, name: str, user: str, *, admin: bool) -> str:
     """A new token, shown this once. An older one of the same name ends."""
     tokens = read_tokens(path)
     token = secrets.token_urlsafe(TOKEN_BYTES)
-    tokens[name] = {"user": user, "admin": admin, "hash": _hashed(token)}
+    tokens[name] = {"user": user, "admin": admin, "hash": _hashed(token), "made_ms": int(time.time() * 1000)}
     _write_tokens(path, tokens)
     return token
 

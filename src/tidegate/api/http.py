@@ -54,6 +54,13 @@ class Request:
         if not self.gone:
             self.connection.respond(status, body, kind, extra)
 
+    def fail(self, status: int, body: bytes) -> None:
+        """Whatever has been sent so far."""
+        if self.connection.streaming:
+            self.connection.transport.abort()
+        else:
+            self.answer(status, body)
+
     def stream(self, kind: bytes) -> None:
         self.connection.begin_stream(kind)
 
@@ -107,7 +114,7 @@ class Connection(asyncio.Protocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._refuse(400, "this server speaks HTTP/1.1 only", "ask without an Upgrade header")
+            self._stay_at_1_1()
         except httptools.HttpParserCallbackError as error:
             reason = error.__context__
             if not isinstance(reason, _TooLargeError):
@@ -215,6 +222,13 @@ class Connection(asyncio.Protocol):
         if not chunk:
             self.streaming = False
             self._next(closing=self.last)
+
+    def _stay_at_1_1(self) -> None:
+        """An offer to speak something else may be ignored; but the parser reads nothing that follows it."""
+        self.transport.pause_reading()
+        self.last = True
+        if self.current is None:
+            self.transport.close()
 
     def _refuse(self, status: int, what: str, cure: str) -> None:
         """What was sent makes no sense, so neither would what comes after it."""

@@ -33,7 +33,7 @@ class LiveClock:
         self.wall = wall
         self.steady = steady
         self.stopping = False
-        self.busy: Callable[[], bool] = bool  # is there work already? then waiting is only a look at the sockets
+        self.woken = False  # there is something for the next turn: waiting is only a look at the sockets
         self.before_wait: Callable[[], object] = bool
         self.last = max(not_before, int(wall() * 1000))
         self.behind_ms = self.last - int(wall() * 1000)  # how far the machine's clock is behind ours
@@ -57,22 +57,25 @@ class LiveClock:
             return False
         self.before_wait()
         delay_ms = WAITED_MAX_MS if until is None else min(until - self.now(), WAITED_MAX_MS)
-        if delay_ms <= 0 or self.busy():
+        if delay_ms <= 0 or self.woken:
             self.aio.call_soon(self.aio.stop)
             self.aio.run_forever()
         else:
             timer = self.aio.call_later(delay_ms / 1000, self.aio.stop)
             self.aio.run_forever()
             timer.cancel()
+        self.woken = False
         return not self.stopping
 
     def wake(self) -> None:
         """Ends the wait when what is ready now has been dealt with."""
-        self.aio.stop()
+        self.woken = True
+        if self.aio.is_running():
+            self.aio.stop()
 
     def stop(self) -> None:
         self.stopping = True
-        self.aio.stop()
+        self.wake()
 
 
 class LiveInbox:

@@ -6,12 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from traceback import print_exception
 from typing import Any, Protocol
 
 from tidegate.api.follow import Stream, Streams
+from tidegate.api.http import Request
 from tidegate.api.live import ToldJournal
 from tidegate.api.rows import job_row, live_rows
-from tidegate.api.words import RefusedError, Tasks
+from tidegate.api.words import RefusedError, Tasks, problem
 from tidegate.model.base import ARRAY_BITS, FOREVER_MS, task_key
 from tidegate.model.events import Event
 from tidegate.model.history import Ending
@@ -71,6 +73,7 @@ class Archive:
     settle: Callable[[], None]  # brings the tables up to date
     history: History
     open: Callable[[], History]
+    events: Callable[[int, int], list[Event]]  # after this number, so many at most; also from a thread
 
 
 class Past:
@@ -107,8 +110,8 @@ class Past:
 
     # -- many --------------------------------------------------------------------------------------------
 
-    def rows(self, wish: PastRows, done: Callable[[list[api.JobRow], bool], None]) -> None:
-        """Oldest first, in a thread; and whether there are more."""
+    def rows(self, request: Request, wish: PastRows, done: Callable[[list[api.JobRow], bool], None]) -> None:
+        """Oldest first, read in a thread; and whether there are more."""
         self.archive.settle()
 
         def read() -> tuple[list[api.JobRow], bool]:
@@ -120,11 +123,18 @@ class Past:
             more = len(found) > wish.limit
             return [ended_row(ending) for ending in reversed(found[: wish.limit])], more
 
-        self._aside(read, lambda result: done(*result))
+        self._aside(request, read, lambda result: done(*result))
 
-    def _aside(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        future = self.aio.run_in_executor(self.thread, work)
-        future.add_done_callback(lambda future: done(future.result()))
+    def _aside(self, request: Request, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        def ended(future: asyncio.Future[Any]) -> None:
+            error = future.exception()
+            if error is None:
+                done(future.result())
+                return
+            print_exception(error)
+            request.fail(500, problem(f"the past cannot be read: {error}", "see the server's log"))
+
+        self.aio.run_in_executor(self.thread, work).add_done_callback(ended)
 
     # -- one ---------------------------------------------------------------------------------------------
 
@@ -212,17 +222,11 @@ class Past:
             streams.join(stream)
             return
 
-        def read() -> list[Event]:
-            return list(islice(self._events(journal, stream.after), SLICE))
-
         def sent(events: list[Event]) -> None:
             stream.send(stream.after + len(events), events)
             self.catch_up(stream, journal, streams)
 
-        self._aside(read, sent)
-
-    def _events(self, journal: ToldJournal, after: int) -> Iterator[Event]:
-        return journal.read(after)
+        self._aside(stream.request, lambda: self.archive.events(stream.after, SLICE), sent)
 
 
 # -- choosing ------------------------------------------------------------------------------------------------

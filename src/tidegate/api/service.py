@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,12 +20,13 @@ from tidegate.api.past import Past, PastRows
 from tidegate.api.rows import live_rows, node_rows
 from tidegate.api.submit import MistakeError, command_of
 from tidegate.api.table import Look, QueueTable, text_of
-from tidegate.api.words import RefusedError, Tasks, number
+from tidegate.api.words import RefusedError, Tasks, number, problem
 from tidegate.model import commands as cmd
 from tidegate.model.commands import Command, Refused
 from tidegate.model.events import JobSubmitted
 from tidegate.model.jobs import Job
 from tidegate.model.nodes import NodeState
+from tidegate.ports import JournalError
 from tidegate.wire import api
 from tidegate.wire.api import ROUTES, Route
 from tidegate.world.world import World
@@ -36,8 +38,8 @@ GATHER_S = 0.1
 encode = msgspec.json.encode
 
 
-def problem(what: str, cure: str) -> bytes:
-    return encode(api.ProblemBody(api.Problem(what, cure)))
+def not_taken(refused: Refused) -> api.ResultBody:
+    return api.ResultBody(error=api.Problem(refused.what, refused.cure))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,11 @@ class Service:
             request.answer(400, problem(mistake.refused.what, mistake.refused.cure))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             request.answer(400, problem(f"the body is not what was expected: {error}", "see /v1/openapi.json"))
+        except JournalError as error:
+            request.answer(503, problem(f"the journal cannot be used: {error}", "try again when that is mended"))
+        except Exception:  # noqa: BLE001  a bug must end one answer, not the server; the log has it whole
+            traceback.print_exc()
+            request.answer(500, problem("a mistake in tidegate itself", "please report it, with the server's log"))
 
     def _find(self, request: Request) -> tuple[tuple[Route, Any, Any], str]:
         path = request.target.decode("latin-1")
@@ -118,24 +125,24 @@ class Service:
 
     def _submitted(self, request: Request, command: cmd.Submit, result: Result) -> None:
         answer = self._submission(command, result)
-        request.answer(200 if isinstance(answer, api.SubmittedBody) else 409, encode(answer))
+        request.answer(200 if answer.error is None else 409, encode(answer))
 
-    def _submission(self, command: cmd.Submit, result: Result) -> api.SubmittedBody | api.ProblemBody:
+    def _submission(self, command: cmd.Submit, result: Result) -> api.ResultBody:
         if isinstance(result, Refused):
-            return api.ProblemBody(api.Problem(result.what, result.cure))
+            return not_taken(result)
         tasks = 1 if command.spec.array is None else len(command.spec.array.indices)
         if not result:
-            return api.SubmittedBody(self.world.keys[command.key][0], tasks, True)
+            return api.ResultBody(self.world.keys[command.key][0], tasks, True)
         submitted = result[-1]
         assert isinstance(submitted, JobSubmitted), "a submission ends with its job"
-        return api.SubmittedBody(submitted.job.id, tasks)
+        return api.ResultBody(submitted.job.id, tasks)
 
     def _submit_many(self, request: Request, body: api.SubmitManyBody) -> None:
         self._may_command(request, len(body.jobs))
-        answers: list[api.SubmittedBody | api.ProblemBody | None] = [None] * len(body.jobs)
+        answers: list[api.ResultBody | None] = [None] * len(body.jobs)
         open_answers = len(answers)
 
-        def answered(at: int, answer: api.SubmittedBody | api.ProblemBody) -> None:
+        def answered(at: int, answer: api.ResultBody) -> None:
             nonlocal open_answers
             answers[at] = answer
             open_answers -= 1
@@ -151,8 +158,7 @@ class Service:
             try:
                 command = command_of(job, request.peer.user)
             except MistakeError as mistake:
-                refused = mistake.refused
-                answered(at, api.ProblemBody(api.Problem(refused.what, refused.cure)))
+                answered(at, not_taken(mistake.refused))
                 continue
             self.inbox.put(command, partial(reply, at, command))
 
@@ -262,7 +268,7 @@ class Service:
             user=asked.get("user", ""), queue=asked.get("queue", ""), state=asked.get("state", ""),
             tasks=tasks, limit=max(0, limit - len(rows)),
         )  # fmt: skip
-        self.past.rows(wish, lambda past, more: self._send_rows(request, asked, [*past, *rows], more=more))
+        self.past.rows(request, wish, lambda past, more: self._send_rows(request, asked, [*past, *rows], more=more))
 
     def _send_rows(self, request: Request, asked: dict[str, str], rows: list[api.JobRow], *, more: bool) -> None:
         if b"text/plain" in request.headers.get(b"accept", b""):

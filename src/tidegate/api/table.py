@@ -12,9 +12,9 @@ from tidegate.wire import states
 from tidegate.wire.api import JobRow
 from tidegate.world.world import World
 
-NAME_WIDTH = 14
+NAME_WIDTH = 12
 USER_WIDTH = 8
-HEADER = f"{'JOB':>10}  {'NAME':<{NAME_WIDTH}}  {'USER':<{USER_WIDTH}}  {'STATE':<9} {'CPUS':>5} {'MEM':>5} {'GPU':>3}"
+HEADER = f"{'JOB':>8}  {'NAME':<{NAME_WIDTH}}  {'USER':<{USER_WIDTH}}  {'STATE':<9} {'CPUS':>4} {'MEM':>5} {'GPU':>3}"
 TAIL = f" {'TIME':>6}  NODES / WHY"
 Line = tuple[str, int, str, str]
 """What goes before the time, since when the time counts (below 0: -1 - the seconds it took), what goes after it;
@@ -121,8 +121,8 @@ def line_of(row: JobRow) -> Line:
         label = f"{row.id}[{row.tasks}x]"
     gpus = str(row.gpus) if row.gpus else "-"
     before = (
-        f"{label:>10}  {cut(row.name, NAME_WIDTH):<{NAME_WIDTH}}  {cut(row.user, USER_WIDTH):<{USER_WIDTH}}  "
-        f"{cut(row.state, 9):<9} {row.cpus:>5g} {size(row.memory_mib):>5} {gpus:>3}"
+        f"{label:>8}  {cut(row.name, NAME_WIDTH):<{NAME_WIDTH}}  {cut(row.user, USER_WIDTH):<{USER_WIDTH}}  "
+        f"{cut(row.state, 9):<9} {row.cpus:>4g} {size(row.memory_mib):>5} {gpus:>3}"
     )
     if row.end_ms is not None:
         took = 0 if row.start_ms is None else (row.end_ms - row.start_ms) // 1000

@@ -1,6 +1,8 @@
 """The words of queries: numbers, and the jobs and tasks that somebody names."""
 
-from tidegate.wire.api import JobRow
+import msgspec
+
+from tidegate.wire.api import JobRow, Problem, ProblemBody
 
 JOBS_ASKED_MAX = 10_000
 
@@ -13,6 +15,10 @@ class RefusedError(Exception):
         self.status = status
         self.what = what
         self.cure = cure
+
+
+def problem(what: str, cure: str) -> bytes:
+    return msgspec.json.encode(ProblemBody(Problem(what, cure)))
 
 
 def number(text: str, what: str) -> int:

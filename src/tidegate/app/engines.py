@@ -52,7 +52,7 @@ def virtual(wish: "ServeWish", world: World) -> Fleet:
             f"node{number}",
             "main",
             amounts(
-                cpus=round((wish.cpus or VIRTUAL_CPUS) * MILLI),
+                cpus=wish.milli_cpus or VIRTUAL_CPUS * MILLI,
                 memory=wish.memory_mib or VIRTUAL_MEMORY_MIB,
                 gpus=max(0, wish.gpus) * MILLI,
             ),
@@ -75,9 +75,9 @@ def local(wish: "ServeWish", home: Path) -> Fleet:
     from tidegate.engines.local.nodes import declare, detect
 
     if wish.nodes:
-        offer = declare(wish.nodes, wish.cpus, wish.memory_mib, max(0, wish.gpus))
+        offer = declare(wish.nodes, wish.milli_cpus, wish.memory_mib, max(0, wish.gpus))
     else:
-        offer = detect(wish.cpus, wish.memory_mib, wish.gpus)
+        offer = detect(wish.milli_cpus, wish.memory_mib, wish.gpus)
     engine = LocalEngine(home, offer)
     words = f"{wish.nodes} declared nodes" if wish.nodes else "this machine"
     return Fleet(

@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,19 +19,21 @@ from tidegate.api.follow import BREATHE_S
 from tidegate.api.http import Connection, Site
 from tidegate.api.live import LiveClock, LiveInbox, ToldJournal
 from tidegate.api.past import Past
-from tidegate.api.service import Facts, Service, problem
+from tidegate.api.service import Facts, Service
+from tidegate.api.words import problem
 from tidegate.app.engines import Fleet, fleet_of
 from tidegate.app.home import Home, HomeError
-from tidegate.app.keeping import Keeping
+from tidegate.app.keeping import SETTLE_S, Keeping
 from tidegate.loop.loop import Loop
 from tidegate.model.commands import ChangePolicy, Refused, SetNode, SetNodeState
 from tidegate.model.nodes import NodeState
 from tidegate.ports import JournalError
-from tidegate.wire.policy_file import read_policy
+from tidegate.wire.policy_file import PolicyError, read_policy
 from tidegate.wire.sockets import reach
 
 GC_EVERY = 200_000
 RETRY_FLUSH_MS = 1000
+DEFAULT_POLICY = "tide"
 BACKLOG = 1024
 
 
@@ -41,26 +44,35 @@ class ServeWish:
     home: Path
     engine: str = "local"
     nodes: int = 0  # 0: this machine, as it is
-    cpus: float = 0
+    milli_cpus: int = 0
     memory_mib: int = 0
     gpus: int = -1  # -1: as detected
     policy: str = ""  # "": as it was, or the default
     listen: str = ""  # HOST:PORT
-    ready_fd: int = -1  # told when the server answers
 
 
-DEFAULT_POLICY = "tide"
+def serve(options: Any) -> int:
+    """`tide up`. With --detach in the background; else serves until it is told to stop."""
+    if options.detach:
+        from tidegate.app.detach import detach
 
-
-def serve(wish: ServeWish) -> int:
-    """Serves until it is told to stop. Raises HomeError, JournalError, PolicyError: each says what to do."""
+        return detach(Home(Path(options.home)))
+    wish = ServeWish(
+        home=Path(options.home), engine=options.engine, nodes=options.nodes, milli_cpus=round(options.cpus * 1000),
+        memory_mib=options.memory, gpus=-1 if options.gpus is None else options.gpus, policy=options.policy,
+        listen=options.listen,
+    )  # fmt: skip
     home = Home(wish.home)
-    home.prepare()
-    home.claim()
     try:
-        Server(wish, home).run()
-    finally:
-        home.release()
+        home.prepare()
+        home.claim()
+        try:
+            Server(wish, home).run()
+        finally:
+            home.release()
+    except (HomeError, JournalError, PolicyError) as error:
+        print(f"tide: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
@@ -74,7 +86,7 @@ class Server:
         self.keeping = Keeping(home.journal, say)
         world = self.keeping.world
         self.fleet: Fleet = fleet_of(wish, home.path, world)
-        self.clock = LiveClock(self.aio, self.keeping.last_at)
+        self.clock = LiveClock(self.aio, self.keeping.journal.last_at)
         self.inbox = LiveInbox(self.clock.wake)
         self.journal = ToldJournal(self.keeping.journal)
         self.loop = Loop(world, self.clock, self.journal, self.fleet.engine, self.inbox)
@@ -86,13 +98,12 @@ class Server:
         self.journal.watchers = self.service.watchers()
         self.site = Site(self.service.handle, problem)
         self.clock.before_wait = self.before_wait
-        self.clock.busy = lambda: bool(self.inbox.coming)
         self.watched_fd = -1
 
     # -- what the server is ------------------------------------------------------------------------------
 
     def about(self) -> dict[str, Any]:
-        notes = [*self.keeping.notes, *self.fleet.notes()]
+        notes = list(self.fleet.notes())
         if self.clock.behind_ms > 1000:
             notes.append(f"this machine's clock is {self.clock.behind_ms // 1000} s behind what it said before")
         if self.trouble is not None:
@@ -121,8 +132,9 @@ class Server:
         gc.freeze()
         gc.set_threshold(GC_EVERY, 50, 100)
         say(f"serving {self.home.path} with {self.fleet.words} (pid {os.getpid()})")
-        self.tell_ready()
+        tell_ready()
         self.breathe()
+        self.tick()
         try:
             while self.turn():
                 pass
@@ -142,19 +154,29 @@ class Server:
         self.service.streams.breathe()
         self.aio.call_later(BREATHE_S, self.breathe)
 
+    def tick(self) -> None:
+        try:
+            self.keeping.tick(self.clock.last)
+        except JournalError as error:
+            self.set_trouble(error)
+        self.aio.call_later(SETTLE_S, self.tick)
+
     def turn(self) -> bool:
         """A journal that cannot be written stops nothing but the acknowledging: the same flush is tried again."""
         try:
             going = self.loop.turn()
         except JournalError as error:
-            if self.trouble is None:
-                say(f"nothing is taken until the journal can be written: {error}")
-            self.trouble = Refused(f"the journal cannot be written ({error})", "free some disk space, then try again")
+            self.set_trouble(error)
             return self.clock.wait(self.clock.now() + RETRY_FLUSH_MS)
         if self.trouble is not None:
             say("the journal can be written again")
             self.trouble = None
         return going
+
+    def set_trouble(self, error: JournalError) -> None:
+        if self.trouble is None:
+            say(f"nothing is taken until the journal can be written: {error}")
+        self.trouble = Refused(f"the journal cannot be written: {error}", "wishes are taken again when that is mended")
 
     def before_wait(self) -> None:
         """The engine may have come by another connection."""
@@ -165,7 +187,6 @@ class Server:
             if fd >= 0:
                 self.aio.add_reader(fd, self.clock.wake)
             self.watched_fd = fd
-        self.keeping.between_turns(self.loop.world)
 
     # -- beginning ---------------------------------------------------------------------------------------
 
@@ -210,10 +231,13 @@ class Server:
             say(f"listening on http://{host}:{port}; requests need a token (`tide token add NAME`)")
         return servers
 
-    def tell_ready(self) -> None:
-        if self.wish.ready_fd >= 0:
-            os.write(self.wish.ready_fd, b"ready\n")
-            os.close(self.wish.ready_fd)
+
+def tell_ready() -> None:
+    """To whoever started the server and listens: systemd, or `tide up --detach`."""
+    address = os.environ.pop("NOTIFY_SOCKET", "")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock, suppress(OSError):
+            sock.sendto(b"READY=1", f"\0{address[1:]}" if address.startswith("@") else address)
 
 
 def bound(path: Path, mode: int) -> socket.socket:

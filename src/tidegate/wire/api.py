@@ -95,8 +95,17 @@ class SubmittedBody(Body):
     known: bool = False  # the key was seen before: this is the job it made
 
 
+class ResultBody(Body):
+    """As SubmittedBody; or, with `error`, no job."""
+
+    id: int = 0
+    tasks: int = 1
+    known: bool = False
+    error: Problem | None = None
+
+
 class SubmittedManyBody(Body):
-    results: list[SubmittedBody | ProblemBody]
+    results: list[ResultBody]
 
 
 class TaskBody(Body):
