@@ -58,8 +58,10 @@ class FaultyEngine:
             for _ in range(self._copies(self.faults.directive_lost, self.faults.directive_twice)):
                 if isinstance(directive, Launch):
                     self._launch(directive, now)
-                else:
+                elif isinstance(directive, Halt):
                     self._halt(directive, now)
+                else:
+                    self.inner.deliver([directive], now)
         self._look_again(now)
 
     def _launch(self, launch: Launch, now: int) -> None:
@@ -120,8 +122,7 @@ class FaultyEngine:
     def reports(self, now: int) -> Sequence[Report]:
         queue, self.queue = self.queue, []
         for report in self.inner.reports(now):
-            assert isinstance(report, Ended)
-            queue.append(self._ended(report))
+            queue.append(self._ended(report) if isinstance(report, Ended) else report)
         for (task, attempt), _ in [ghost for ghost in self.ghosts.items() if ghost[1] <= now]:
             del self.ghosts[task, attempt]
             queue.append(self._ended(Ended(task, attempt, Outcome.COMPLETED)))

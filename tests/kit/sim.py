@@ -235,8 +235,9 @@ class Sim:
 
     def _nothing_left(self) -> None:
         world, ledger = self.world, self.ledger
-        left = {name for name in ("jobs", "runs", "arrays", "attempts", "promises", "parked", "halting", "strays",
-                                  "dependents", "launching", "ripe", "timers") if getattr(world, name)}  # fmt: skip
+        left = {name for name in ("jobs", "runs", "arrays", "tries", "promises", "parked", "halting", "strays",
+                                  "dependents", "environments", "env_users", "failed_on", "launching", "notices",
+                                  "ripe", "timers") if getattr(world, name)}  # fmt: skip
         assert not left, {name: getattr(world, name) for name in left}
         assert not ledger.waiting
         assert not ledger.live
