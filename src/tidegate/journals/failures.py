@@ -1,29 +1,28 @@
 """What SQLite says went wrong, as what a person can do about it."""
 
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tidegate.ports import JournalError, JournalFullError
 
-MIB = 1 << 20
-
 DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 READ_ONLY = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
-ROOM_MIB_MIN = 1
-"""Writing failed with less than this free: then it is for want of room, whatever the disk called it."""
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+PROBE = bytes(1 << 16)
 
 
 def explained(path: Path, error: Exception) -> JournalError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of it says which system call
     said = f"{error}".rstrip(".")
-    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _free_mib(path) < ROOM_MIB_MIN):
+    if _is_full(path, error, code):
         return JournalFullError(
-            f"{path}: no room to write ({said}; {_free_mib(path)} MiB free there): make room on that disk, or raise the "
-            "quota; nothing that was acknowledged is lost, and what waits to be written is tried again"
+            f"{path}: no room to write ({said}): make room on that disk, or raise the quota; "
+            "nothing acknowledged is lost, and what waits to be written is tried again"
         )
     if code in DAMAGED:
         what, cure = "is damaged, or not a journal", "restore a backup (tide restore), or give another file"
@@ -32,7 +31,7 @@ def explained(path: Path, error: Exception) -> JournalError:
     elif code in READ_ONLY:
         what, cure = (
             "cannot be written",
-            "make the file and its directory writable for this user, or choose another home",
+            "make the file and its directory writable for this user",
         )
     elif code == sqlite3.SQLITE_CANTOPEN or isinstance(error, OSError):
         what, cure = "cannot be opened", f"see that {path.parent} exists and is writable for this user"
@@ -45,12 +44,21 @@ def explained(path: Path, error: Exception) -> JournalError:
     return JournalError(f"{path}: {what} ({said}); {cure}")
 
 
-def _free_mib(path: Path) -> int:
+def _is_full(path: Path, error: Exception, code: int) -> bool:
+    """SQLite knows a full disk, but calls a used-up quota an I/O error; so we look."""
+    if isinstance(error, OSError):
+        return error.errno in NO_ROOM
+    if code != sqlite3.SQLITE_IOERR:
+        return code == sqlite3.SQLITE_FULL
+    probe = path.with_name(f"{path.name}.room-{os.getpid()}")
     try:
-        room = os.statvfs(path.parent)
-    except OSError:
-        return 0
-    return room.f_bavail * room.f_frsize // MIB
+        probe.write_bytes(PROBE)
+    except OSError as told:
+        return told.errno in NO_ROOM
+    finally:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
+    return False
 
 
 @contextmanager

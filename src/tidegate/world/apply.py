@@ -12,6 +12,7 @@ from tidegate.world import arrays
 from tidegate.world.ended import job_gone, name_environment, notice_sent, remember_run
 from tidegate.world.lanes import lane_key
 from tidegate.world.nodes import blame, change_node, forgive
+from tidegate.world.pool import FITTING_KEPT
 from tidegate.world.records import ArrayState, HaltAsked, Parked, Run, Tries
 from tidegate.world.waiting import (
     can_start,
@@ -113,6 +114,9 @@ def _job_submitted(world: World, event: ev.JobSubmitted) -> None:
     world.digest.jobs.touched.add(job.id)
     if job.id >= world.next_job:
         world.next_job = job.id + 1
+    fitting = world.pools[job.pool].fitting
+    if len(fitting) < FITTING_KEPT:
+        fitting.add(spec.shape)  # it was accepted, so it fits
     if event.key:
         _remember_key(world, event)
     if spec.array is not None:
