@@ -81,7 +81,7 @@ class Service:
                 request.peer = self.access.of_token(request.headers.get(b"authorization", b""))
             if not request.peer.user:
                 raise RefusedError(401, "nobody is asking", "send a token: Authorization: Bearer TOKEN")
-            route, method, decoder = found
+            _, method, decoder = found
             if decoder is None:
                 method(request, word) if word else method(request)
                 return

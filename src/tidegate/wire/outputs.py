@@ -40,3 +40,12 @@ def output_path(home: str, job: Job, index: int, attempt: int) -> str:
     if job.spec.array is None:
         return f"{shard}/{job.id}.out"
     return f"{shard}/{job.id}/{index // TASKS_PER_SHARD}/{index}.out"
+
+
+def outputs_of(home: str, job: Job, index: int, attempt: int) -> tuple[str, str]:
+    """Where stdout and stderr of an attempt are found."""
+    work = job.spec.work
+    pattern = work.stdout if work is not None else ""
+    out = fill(pattern, job, index, attempt) if pattern else output_path(home, job, index, attempt)
+    errors = work.stderr if work is not None else ""
+    return out, fill(errors, job, index, attempt) if errors else out

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.engines.local.cgroups import mounts, read
-from tidegate.model.jobs import CPUS, GPUS, MEMORY, amounts
+from tidegate.model.jobs import CPUS, GPU_LABEL, GPUS, MEMORY, amounts
 from tidegate.model.nodes import Node
 
 POOL = "main"
@@ -33,7 +33,7 @@ def detect(gpus: int | None = None, proc: Path = Path("/proc")) -> Machine:
     if gpus is None:
         devices, model, note = nvidia()
         if model:
-            labels["gpu_model"] = model
+            labels[GPU_LABEL] = model
         notes += [note] if note else []
     else:
         devices = tuple(str(number) for number in range(gpus))
@@ -43,12 +43,12 @@ def detect(gpus: int | None = None, proc: Path = Path("/proc")) -> Machine:
     return Machine((node,), {name: devices}, declared=False, notes=tuple(notes))
 
 
-def declare(count: int, cpus: int, memory_mib: int, gpus: int = 0) -> Machine:
+def declare(count: int, milli_cpus: int, memory_mib: int, gpus: int = 0) -> Machine:
     """`count` nodes of that size, node1 to nodeN, whatever this machine has: for tests and for learning."""
     nodes, devices = [], {}
     for number in range(count):
         name = f"node{number + 1}"
-        nodes.append(Node(name, POOL, amounts(**{CPUS: 1000 * cpus, MEMORY: memory_mib, GPUS: 1000 * gpus})))
+        nodes.append(Node(name, POOL, amounts(**{CPUS: milli_cpus, MEMORY: memory_mib, GPUS: 1000 * gpus})))
         devices[name] = tuple(str(number * gpus + device) for device in range(gpus))
     return Machine(tuple(nodes), devices, declared=True)
 
