@@ -157,6 +157,11 @@ class History:
         )
         return self._endings(self._ask(query, (*values, LOOKED_AT_MAX, *more, min(limit, ROWS_MAX))))
 
+    def failed(self, job: int) -> int:
+        """How many of its tasks ended for good and did not complete."""
+        query = f"SELECT indices FROM ending WHERE job = ? AND final AND outcome <> '{Outcome.COMPLETED}'"
+        return sum(len(indices_of(indices)) for (indices,) in self._ask(query, (job,)))
+
     def counts(self) -> dict[Outcome, int]:
         """How many tasks ever ended how, those whose rows are gone included."""
         return {Outcome(outcome): tasks for outcome, tasks in self._ask("SELECT outcome, tasks FROM tally", ())}

@@ -93,6 +93,13 @@ class SqliteJournal:
                 self.last = last_event(self.db, self.format)
         return self.last
 
+    @property
+    def last_at(self) -> int:
+        """The time of the last event; 0 where there is none."""
+        with explaining(self.path):
+            row = self.db.execute("SELECT at FROM events ORDER BY first DESC LIMIT 1").fetchone()
+        return row[0] if row else 0
+
     def append(self, events: Sequence[Event]) -> None:
         self.pending.extend(events)
 

@@ -6,7 +6,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from tidegate.model import events as ev
-from tidegate.model.base import ARRAY_BITS, index_of
+from tidegate.model.base import ARRAY_BITS, FOREVER_MS, index_of
 from tidegate.model.jobs import Outcome
 from tidegate.world import arrays
 from tidegate.world.ended import job_gone, name_environment, notice_sent, remember_run
@@ -124,7 +124,8 @@ def _job_submitted(world: World, event: ev.JobSubmitted) -> None:
         world.digest.arrays.touched.add(job.id)
     if spec.work is not None and spec.work.env:
         name_environment(world, spec.work.env)
-    watch_deadline(world, job, event.at)
+    if spec.deadline_ms < FOREVER_MS:
+        watch_deadline(world, job, event.at)
     if spec.after or spec.held or spec.begin_ms > event.at:
         park(world, job, Parked(spec.after, False, spec.held, spec.begin_ms))
     else:

@@ -1,7 +1,4 @@
-"""The rule: the composition root. The only file that sees every room; it chooses, wires and starts.
-
-What a client prints is decided in `cli`; here are the calls that a client makes.
-"""
+"""`tide replay`, wired: the trace, the machine, the virtual engine, and what is kept."""
 
 import gc
 import resource
