@@ -78,7 +78,7 @@ def told(event: "dict[str, Any]") -> str:
     task = fields.pop("task", None)
     if isinstance(task, int):
         parts.append(f"job {shown(task >> ARRAY_BITS, (task & ARRAY_MASK) or None)}")
-    parts += [f"{name} {short(value)}" for name, value in fields.items() if value not in {None, ""} or value == 0]
+    parts += [f"{name} {short(value)}" for name, value in fields.items() if value is not None and value != ""]
     return plain("  ".join(parts))
 
 
