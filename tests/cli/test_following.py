@@ -11,6 +11,9 @@ import pytest
 
 from tests.cli.conftest import TIDE, Tide
 from tests.kit.fake_server import Asked, FakeServer, Problem, Raw, job, row, until, waited
+from tidegate.cli.client import Client, Place
+from tidegate.cli.server import NEVER, Server
+from tidegate.cli.wait import wait_for
 from tidegate.wire import api
 
 Begin = Callable[..., "subprocess.Popen[bytes]"]
@@ -166,6 +169,13 @@ def test_what_another_machine_has_is_followed_by_asking(server: FakeServer, life
     assert process.communicate(timeout=20)[0] == b"end"
 
 
+def test_what_went_into_a_pipe_is_not_read(server: FakeServer, tide: Tide, tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    server.on("job", job(12, "completed", stdout=str(tmp_path / "pipe")))
+    done = tide("logs", 12)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_wait_tells_how_jobs_ended(server: FakeServer, tide: Tide):
     server.on("wait", waited([row(12, "completed"), row(13, "failed", signal=9), row(14, "timed_out", index=3)]))
     done = tide("wait", 12, 13, "14[3]")
@@ -208,6 +218,20 @@ def test_wait_gives_up_when_told_to(server: FakeServer, tide: Tide):
     assert server.asked
 
 
+def test_a_server_that_hangs_is_asked_anew(server: FakeServer, monkeypatch: pytest.MonkeyPatch):
+    hangs = threading.Event()
+    answers = iter([waited([], total=1), None, waited([row(12, "completed")])])
+    server.on("wait", lambda _: next(answers) or hangs.wait(20))
+    monkeypatch.setattr("tidegate.cli.watch.ASK_MS", 100)
+    monkeypatch.setattr("tidegate.cli.watch.ANSWER_S", 0)
+    place = Server.__new__(Server)
+    place.start, place.client = NEVER, Client(Place(home=str(server.home)))
+    try:
+        assert wait_for(place, [(12, -1)], quiet=True) == 0
+    finally:
+        hangs.set()
+
+
 def test_wait_of_a_job_that_is_not_there(server: FakeServer, tide: Tide):
     server.on("wait", Problem(404, "there is no job 12", "tide queue --all lists them"))
     done = tide("wait", 12)
@@ -236,6 +260,12 @@ def test_events_up_to_now(server: FakeServer, tide: Tide):
     assert [json.loads(line)["seq"] for line in tide("events", "--after", "2", "--json").stdout.splitlines()] == [3]
     done = tide("events", "--after", 3)
     assert (done.returncode, done.stdout, "nothing after 3" in done.stderr) == (0, "", True)
+
+
+def test_events_that_are_no_longer_kept_are_not_waited_for(server: FakeServer, tide: Tide):
+    server.on("status", status(9))
+    server.on("events", Raw([event(2), b": alive\n\n", b": alive\n\n"], chunked=True))
+    assert len(tide("events").stdout.splitlines()) == 1
 
 
 def test_events_follow_without_missing_any(server: FakeServer, begin: Begin):
