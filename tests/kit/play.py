@@ -73,5 +73,13 @@ def restart(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
     sim.restart()
 
 
+def keep_snapshot(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
+    sim.keep_snapshot()
+
+
+def restart_from_snapshot(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
+    sim.restart_from_snapshot()
+
+
 STEPS = (submit, submit, submit, wait, wait, wait, command_a_job, command_a_job, command_a_node, change_a_node,
          change_policy, break_a_node, mend_the_nodes, weather, restart)  # fmt: skip

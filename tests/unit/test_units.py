@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate.model.base import FOREVER_MS
 from tidegate.wire.units import (
     DURATION_MAX_MS,
     SIZE_MAX_MIB,
@@ -15,6 +16,10 @@ from tidegate.wire.units import (
 )
 
 HOUR_MS = 3_600_000
+
+
+def test_the_longest_duration_is_for_ever():
+    assert DURATION_MAX_MS == FOREVER_MS
 
 
 @pytest.mark.parametrize(
@@ -98,7 +103,17 @@ def test_any_text_is_a_duration_or_a_unit_error(text: str):
 
 @pytest.mark.parametrize(
     ("text", "mib"),
-    [("0", 0), ("512M", 512), ("512MiB", 512), ("4G", 4096), ("4Gi", 4096), ("2T", 1 << 21), ("1P", 1 << 30)],
+    [
+        ("0", 0),
+        ("512M", 512),
+        ("512MiB", 512),
+        ("4G", 4096),
+        ("4Gi", 4096),
+        ("1.5G", 1536),
+        ("1.50T", 3 << 19),
+        ("2T", 1 << 21),
+        ("1P", 1 << 30),
+    ],
 )
 def test_sizes_are_read(text: str, mib: int):
     assert parse_size(text) == mib
@@ -112,7 +127,12 @@ def test_sizes_are_read(text: str, mib: int):
         ("4GB", "4G, of 1024"),
         ("100K", "whole MiB"),
         ("100B", "whole MiB"),
-        ("1.5G", "1536M"),
+        ("1.3G", "1331M or 1332M"),
+        ("0.5M", "0M or 1M"),
+        ("1.G", "such as 512M"),
+        (".5G", "such as 512M"),
+        ("1,5G", "such as 512M"),
+        ("1.5", "such as 512M"),
         ("-1G", "0 or more"),
         ("1G512M", "one number"),
         ("4g", "one number"),

@@ -1,14 +1,14 @@
 """`tide generate`."""
 
-import argparse
 import sys
 from pathlib import Path
 
 from tidegate.cli.failure import FailureError
+from tidegate.cli.options import Options
 
 
-def generate(options: argparse.Namespace) -> int:
-    from tidegate.app import GenerateError, GenerateOptions, write_swf
+def generate(options: Options) -> int:
+    from tidegate.app.replay import GenerateError, GenerateOptions, write_swf
 
     wish = GenerateOptions(
         jobs=0 if options.days else options.jobs,

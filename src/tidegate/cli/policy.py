@@ -1,24 +1,27 @@
 """`tide policy check|show|list`."""
 
-import argparse
 import sys
 from pathlib import Path
 
-from tidegate.cli.failure import FailureError
+from tidegate.cli.failure import FailureError, UsageError
+from tidegate.cli.options import Options
 
 
-def policy(options: argparse.Namespace) -> int:
-    from tidegate.app import PolicyError, builtin_names, dump_policy, load_builtin, read_policy
+def policy(options: Options) -> int:
+    from tidegate.app.replay import PolicyError, builtin_names, dump_policy, load_builtin, read_policy
 
+    action, *names = options.words
+    if action not in {"check", "show", "list"} or len(names) != (action != "list"):
+        raise UsageError("tide policy: write check FILE, show NAME|FILE or list")
     try:
-        match options.action:
+        match action:
             case "list":
                 for name in builtin_names():
                     print(f"{name:16} {load_builtin(name).why}")
             case "show":
-                print(dump_policy(read_policy(options.name)), end="")
+                print(dump_policy(read_policy(names[0])), end="")
             case _:
-                return check(Path(options.file))
+                return check(Path(names[0]))
     except PolicyError as error:
         raise FailureError(str(error)) from error
     return 0
@@ -26,7 +29,7 @@ def policy(options: argparse.Namespace) -> int:
 
 def check(path: Path) -> int:
     """Every error and every doubt, each with its line; exit code 1 if there is an error."""
-    from tidegate.app import PolicyError, inspect_policy, read_policy
+    from tidegate.app.replay import PolicyError, inspect_policy, read_policy
 
     try:
         spec = read_policy(path)

@@ -1,6 +1,5 @@
 """`tide replay`: figures of each policy side by side."""
 
-import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,16 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.cli.failure import FailureError
+from tidegate.cli.options import Options
 from tidegate.cli.table import duration, show_table
 
 if TYPE_CHECKING:
-    from tidegate.app import Prepared, Replayed, ReplayWish
+    from tidegate.app.replay import Prepared, Replayed, ReplayWish
 
 DEFAULT_POLICY = "tide"
 
 
-def replay(options: argparse.Namespace) -> int:
-    from tidegate.app import BrokenStateError, JournalError, PolicyError, TraceError, prepare
+def replay(options: Options) -> int:
+    from tidegate.app.replay import BrokenStateError, JournalError, PolicyError, TraceError, prepare
 
     try:
         prepared = prepare(wish_of(options))
@@ -32,8 +32,8 @@ def replay(options: argparse.Namespace) -> int:
     return 0
 
 
-def wish_of(options: argparse.Namespace) -> "ReplayWish":
-    from tidegate.app import Cadence, Filter, Machine, ReplayWish, Runtimes, TraceOptions, read_policy
+def wish_of(options: Options) -> "ReplayWish":
+    from tidegate.app.replay import Cadence, Filter, Machine, ReplayWish, Runtimes, TraceOptions, read_policy
 
     if bool(options.nodes) != bool(options.cpus_per_node):
         raise FailureError("--nodes and --cpus-per-node go together: give both, or --capacity")
@@ -45,7 +45,7 @@ def wish_of(options: argparse.Namespace) -> "ReplayWish":
     if len(set(taken)) < len(taken):
         raise FailureError(f"two of the policies have the same name ({', '.join(taken)}): change `name:` in one file")
     return ReplayWish(
-        trace=Path(options.trace),
+        trace=Path(options.words[0]),
         policies=policies,
         machine=Machine(
             capacity=options.capacity or 0, nodes=options.nodes or 0, cpus_per_node=options.cpus_per_node or 0
@@ -75,7 +75,7 @@ def tell_problems(prepared: "Prepared") -> None:
 
 
 def run(prepared: "Prepared") -> "list[Replayed]":
-    from tidegate.app import run_replays
+    from tidegate.app.replay import run_replays
 
     if not sys.stderr.isatty():
         return list(run_replays(prepared))

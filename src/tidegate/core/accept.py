@@ -105,10 +105,14 @@ def _check_times(spec: JobSpec, now: int) -> Refused | None:
         return Refused(f"time limit {limit} ms is out of range", "give a time limit above 0 and below 300 years")
     if spec.expected_ms < 0 or spec.begin_ms < 0:
         return Refused("a time is negative", "give times that are not below 0")
-    if not 0 <= spec.losses_max <= RETRIES_MAX or not 0 <= spec.retry.times <= RETRIES_MAX:
+    retry = spec.retry
+    if not 0 <= spec.losses_max <= RETRIES_MAX or not 0 <= retry.times <= RETRIES_MAX:
         return Refused("a number of retries is out of range", f"give 0 to {RETRIES_MAX}")
-    if not 0 <= spec.retry.backoff_ms <= LIMIT_MAX_MS or not 0 <= spec.retry.backoff_max_ms <= LIMIT_MAX_MS:
-        return Refused("a back-off is out of range", "give times that are not below 0, and below 300 years")
+    if retry.times and not 0 <= retry.backoff_ms <= retry.backoff_max_ms <= LIMIT_MAX_MS:
+        return Refused(
+            f"a back-off from {retry.backoff_ms} to at most {retry.backoff_max_ms} ms is out of range",
+            "give times that are not below 0 and below 300 years, the first no longer than the longest",
+        )
     if spec.deadline_ms < max(now, spec.begin_ms) + min(spec.expected_ms or limit, limit):
         return Refused(
             "the deadline is earlier than the soonest possible end",

@@ -38,7 +38,8 @@ def decide(world: World, memo: Memo, now: int) -> Plan:
         if cycle.cut:
             break
         _look_at(cycle, memo, stirred[name])
-    _one_run_where_tried(cycle)
+    if world.suspects:
+        _one_run_where_tried(cycle)
     number = world.cycle + 1
     # After a cut the next cycle starts over; what is started by then has left the lanes.
     memo.cycle = -1 if cycle.cut else number
@@ -49,8 +50,6 @@ def decide(world: World, memo: Memo, now: int) -> Plan:
 def _one_run_where_tried(cycle: "_Cycle") -> None:
     """A node that is tried takes one run: of several starts there the first counts, and the next cycle goes on."""
     tried = {pool.names[row] for pool in cycle.world.stirred.values() for row in pool.tried}
-    if not tried:
-        return
     taken: set[str] = set()
     put_off: set[int] = set()  # jobs: tasks of an array start in order
     kept = []

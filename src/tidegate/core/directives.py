@@ -17,7 +17,8 @@ def directives(world: World, after: int = 0) -> list[Directive]:
             break
         run = world.runs[task]
         job = world.jobs[task >> ARRAY_BITS]
-        wanted.append(Launch(task, run.attempt, job, run.nodes, environment_of(world, job)))
+        env = () if job.spec.work is None else environment_of(world, job)
+        wanted.append(Launch(task, run.attempt, job, run.nodes, env))
     wanted.reverse()
     for task, halt in world.halting.items():
         if halt.seq > after:

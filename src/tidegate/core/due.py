@@ -80,7 +80,8 @@ def next_due(world: World) -> int | None:
         ends = pool.end_times
         if ends and (soonest is None or ends[0] < soonest):
             soonest = ends[0]
-    for suspect in world.suspects.values():
-        if not suspect.tried and (soonest is None or suspect.until < soonest):
-            soonest = suspect.until
+    if world.suspects:
+        for suspect in world.suspects.values():
+            if not suspect.tried and (soonest is None or suspect.until < soonest):
+                soonest = suspect.until
     return soonest

@@ -2,6 +2,9 @@
 
 Times are milliseconds since 1970, durations milliseconds, sizes MiB. A client may leave out whatever has a
 default. ROUTES is the whole interface: the server dispatches by it and makes its OpenAPI document from it.
+
+Every answer carries `Server: tidegate/VERSION`, so that a client of another version can say so when it is refused.
+A task of an array is written `12_5` in queries. A server that is busy answers 503 with `Retry-After` in seconds.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -65,7 +68,7 @@ class SubmitBody(Body, rename={"klass": "class"}):
     cwd: str = "/"
     stdin: str = ""
     stdout: str = ""
-    stderr: str = ""
+    stderr: str = ""  # "": where stdout goes; "-": a file of its own in the server's home
     append: bool = False
     umask: Annotated[int, Meta(ge=0, le=0o777)] = 0o022
     grace_ms: Millis = 30_000
@@ -92,8 +95,17 @@ class SubmittedBody(Body):
     known: bool = False  # the key was seen before: this is the job it made
 
 
+class ResultBody(Body):
+    """As SubmittedBody; or, with `error`, no job."""
+
+    id: int = 0
+    tasks: int = 1
+    known: bool = False
+    error: Problem | None = None
+
+
 class SubmittedManyBody(Body):
-    results: list[SubmittedBody | ProblemBody]
+    results: list[ResultBody]
 
 
 class TaskBody(Body):
@@ -111,8 +123,10 @@ class DoneBody(Body):
     note: str = ""
 
 
-class JobRow(Body, rename={"klass": "class"}):
-    """One job, or one task of an array. An array's tasks that have not started share one row: `tasks` of them."""
+class JobRow(Body, omit_defaults=False, rename={"klass": "class"}):
+    """Every field is always there: scripts count on it.
+
+    One job, or one task of an array. An array's tasks that have not started share one row: `tasks` of them."""
 
     id: int
     state: str  # held, waiting, starting, running, ending, or how it ended
@@ -149,7 +163,7 @@ class JobsBody(Body):
     more: bool = False  # there are more than were asked for
 
 
-class JobBody(JobRow, rename={"klass": "class"}):
+class JobBody(JobRow, omit_defaults=False, rename={"klass": "class"}):
     """Everything about one job, with its tasks that have started where it is an array."""
 
     command: list[str] = []
@@ -232,11 +246,15 @@ class Route(NamedTuple):
 
 JOB_FILTER = (
     ("all", "1: ended ones too"),
-    ("user", "of this user"),
+    ("user", "of this user; `me`: of whoever asks"),
     ("queue", "of this queue"),
     ("state", "in this state"),
-    ("job", "these ids only, separated by commas"),
-    ("limit", "at most so many rows"),
+    ("job", "these only: 12 or 12_5, separated by commas"),
+    ("limit", "at most so many rows; left out: all"),
+)
+TEXT_LOOK = (
+    ("width", "columns of the screen, for text; left out: as wide as it needs"),
+    ("colour", "1: text may be coloured"),
 )
 
 ROUTES = (
@@ -244,8 +262,10 @@ ROUTES = (
     Route("submit_many", "POST", "/v1/jobs/batch", SubmitManyBody, SubmittedManyBody,
           "Submits many jobs with one flush. Each has its own answer, in order."),
     Route("jobs", "GET", "/v1/jobs", None, JobsBody,
-          "Jobs and array tasks. With `Accept: text/plain` a table for people.", JOB_FILTER),
-    Route("job", "GET", "/v1/jobs/{job}", None, JobBody, "Everything about one job."),
+          "Jobs and array tasks. With `Accept: text/plain` a table for people, and nothing where there are none.",
+          JOB_FILTER + TEXT_LOOK),
+    Route("job", "GET", "/v1/jobs/{job}", None, JobBody, "Everything about one job, or one task of an array.",
+          (("index", "which task of an array"),)),
     Route("log", "GET", "/v1/jobs/{job}/log", None, None, "Output of a task, as octets, as far as it is there.",
           (("index", "which task of an array"), ("stream", "stdout or stderr"), ("offset", "from this octet on"))),
     Route("cancel", "POST", "/v1/jobs/{job}/cancel", TaskBody, DoneBody, "Ends the job, or one task of it."),
@@ -254,14 +274,15 @@ ROUTES = (
     Route("requeue", "POST", "/v1/jobs/{job}/requeue", TaskBody, DoneBody,
           "Ends what runs of the job, and lets it wait again."),
     Route("wait", "GET", "/v1/wait", None, WaitBody, "Answered when more of the jobs have ended, or time is up.",
-          (("job", "ids, separated by commas"), ("ended", "how many had ended when last asked"),
+          (("job", "12 or 12_5, separated by commas"), ("ended", "how many had ended when last asked"),
            ("timeout_ms", "answer by then in any case"))),
     Route("nodes", "GET", "/v1/nodes", None, NodesBody, "The nodes: what they have, and what of it is free."),
     Route("drain", "POST", "/v1/nodes/{node}/drain", NodeActionBody, DoneBody,
           "What runs there may finish; nothing new starts."),
     Route("resume", "POST", "/v1/nodes/{node}/resume", NodeActionBody, DoneBody, "Lets the node take work again."),
     Route("events", "GET", "/v1/events", None, None,
-          "The events as they happen (server-sent events, each an EventBody); `Last-Event-ID` goes on from there.",
+          "The events as they happen (server-sent events, each an EventBody); `Last-Event-ID` goes on from there. "
+          "A comment at least every 15 s says that the server lives.",
           (("after", "from this event number on; left out: from now on"),)),
     Route("status", "GET", "/v1/status", None, StatusBody, "How the server is."),
     Route("stop", "POST", "/v1/stop", None, DoneBody, "Stops the server. What runs, runs on."),

@@ -6,12 +6,13 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from tidegate.model import events as ev
-from tidegate.model.base import ARRAY_BITS, index_of
+from tidegate.model.base import ARRAY_BITS, FOREVER_MS, index_of
 from tidegate.model.jobs import Outcome
 from tidegate.world import arrays
 from tidegate.world.ended import job_gone, name_environment, notice_sent, remember_run
 from tidegate.world.lanes import lane_key
 from tidegate.world.nodes import blame, change_node, forgive
+from tidegate.world.pool import FITTING_KEPT
 from tidegate.world.records import ArrayState, HaltAsked, Parked, Run, Tries
 from tidegate.world.waiting import (
     can_start,
@@ -113,6 +114,9 @@ def _job_submitted(world: World, event: ev.JobSubmitted) -> None:
     world.digest.jobs.touched.add(job.id)
     if job.id >= world.next_job:
         world.next_job = job.id + 1
+    fitting = world.pools[job.pool].fitting
+    if len(fitting) < FITTING_KEPT:
+        fitting.add(spec.shape)  # it was accepted, so it fits
     if event.key:
         _remember_key(world, event)
     if spec.array is not None:
@@ -120,7 +124,8 @@ def _job_submitted(world: World, event: ev.JobSubmitted) -> None:
         world.digest.arrays.touched.add(job.id)
     if spec.work is not None and spec.work.env:
         name_environment(world, spec.work.env)
-    watch_deadline(world, job, event.at)
+    if spec.deadline_ms < FOREVER_MS:
+        watch_deadline(world, job, event.at)
     if spec.after or spec.held or spec.begin_ms > event.at:
         park(world, job, Parked(spec.after, False, spec.held, spec.begin_ms))
     else:

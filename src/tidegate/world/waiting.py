@@ -8,7 +8,7 @@ from tidegate.model.jobs import Job
 from tidegate.model.nodes import NodeState
 from tidegate.world import arrays
 from tidegate.world.lanes import Lane, LaneKey, lane_key
-from tidegate.world.pool import FITTING_KEPT, Pool
+from tidegate.world.pool import Pool
 from tidegate.world.records import ArrayState, Parked, Run
 from tidegate.world.world import World
 
@@ -74,8 +74,6 @@ def enter_lane(world: World, job: Job) -> None:
 def _new_lane(world: World, pool: Pool, key: LaneKey, job: Job) -> None:
     shape = key[2]
     need = world.need_of(shape.chunk)
-    if len(pool.fitting) < FITTING_KEPT:
-        pool.fitting.add(shape)  # it was accepted, so it fits
     assert need is not None, "accept refuses what no node ever had"
     serial = pool.lane_serial = pool.lane_serial + 1
     lane = pool.lanes[key] = Lane(serial, key, need, world.token, deque((job,)))

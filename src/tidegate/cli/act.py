@@ -1,0 +1,150 @@
+"""`tide cancel`, `hold`, `release`, `requeue`: one wish for many jobs, named or chosen."""
+
+import sys
+
+from tidegate.cli.failure import UsageError
+from tidegate.cli.ids import TASKS_MAX, Task, of_task, shown, tasks_of
+from tidegate.cli.jobs import SELECTION, filter_of
+from tidegate.cli.options import Command, Option, Options, flag
+from tidegate.cli.screen import json_rows
+from tidegate.cli.server import KNOWN, TALKING, RefusedError, Server
+from tidegate.wire.arrays import parse_indices
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+TOLD_MAX = 20
+
+
+def act(verb: str, past: str, options: Options) -> int:
+    chosen = bool(options.all or options.name or options.state or options.user or options.queue)
+    if chosen == bool(options.words):
+        raise UsageError(
+            f"tide {verb}: name jobs, or choose them: tide {verb} 12 13[5], tide {verb} --all, tide {verb} --name 'a*'"
+        )
+    server = Server(options, KNOWN)
+    tasks = choose(server, options) if chosen else tasks_of(verb, options.words)
+    results = [one_done(server, verb, task) for task in tasks]
+    if options.json:
+        json_rows(results)
+    else:
+        tell(past, results)
+    return 1 if any("error" in result for result in results) else 0
+
+
+def choose(server: Server, options: Options) -> list[Task]:
+    """The jobs that are like that; without --user only those of whoever asks."""
+    query = {**filter_of(options), "user": options.user or "me"}
+    rows = server.call("GET", "/v1/jobs", query)["jobs"]
+    if options.name:
+        from fnmatch import fnmatchcase
+
+        rows = [row for row in rows if fnmatchcase(row["name"], options.name)]
+    found: dict[Task, None] = {}
+    for row in rows:
+        found.update(dict.fromkeys(tasks_of_row(row) if options.state else [(row["id"], -1)]))
+        if len(found) > TASKS_MAX:
+            raise UsageError(f"that chooses more than {TASKS_MAX:,} tasks; name whole jobs, or choose fewer")
+    if not found:
+        print("tide: no job of yours is like that; tide queue lists them", file=sys.stderr)
+    return list(found)
+
+
+def tasks_of_row(row: "dict[str, Any]") -> list[Task]:
+    """With a state asked for, only those tasks of an array that are in it."""
+    if row.get("index") is not None:
+        return [(row["id"], row["index"])]
+    if row.get("indices"):
+        return [(row["id"], index) for index in parse_indices(row["indices"])]
+    return [(row["id"], -1)]
+
+
+def one_done(server: Server, verb: str, task: Task) -> "dict[str, Any]":
+    job, index = task
+    result: dict[str, Any] = {"id": job, "index": index if index >= 0 else None}
+    try:
+        # A second requeue would end what the first one has just started.
+        said = server.call("POST", f"/v1/jobs/{job}/{verb}", None, of_task(index), again=verb != "requeue")
+    except RefusedError as error:
+        if error.status == 503:
+            raise
+        return result | {"error": error.problem}
+    return result | {"done": said["done"], "note": said.get("note", "")}
+
+
+def tell(past: str, results: "list[dict[str, Any]]") -> None:
+    """Each by name while they are few; what was refused always, up to a number."""
+    refused = [result for result in results if "error" in result]
+    fine = [result for result in results if "error" not in result]
+    if len(fine) > TOLD_MAX:
+        print(f"{past} {sum(result['done'] for result in fine):,} of {len(results):,}")
+    else:
+        for result in fine:
+            name = shown(result["id"], result["index"])
+            note = f" ({result['note']})" if result["note"] else ""
+            print(
+                f"{past} job {name}{note}" if result["done"] else f"job {name}: {result['note'] or 'it was so already'}"
+            )
+    for result in refused[:TOLD_MAX]:
+        error = result["error"]
+        print(f"tide: {error['what']}; {error['cure']}", file=sys.stderr)
+    if len(refused) > TOLD_MAX:
+        print(f"tide: and {len(refused) - TOLD_MAX:,} more refused", file=sys.stderr)
+
+
+def command(verb: str, past: str, about: str, examples: str) -> Command:
+    run: Callable[[Options], int] = lambda options: act(verb, past, options)  # noqa: E731 (it carries two words)
+    return Command(
+        verb, about, run,
+        "instead of naming them",
+        flag("--all -a", "every job of yours"),
+        Option("--name -n", "PATTERN", "jobs of this name; * and ? stand for anything"),
+        *SELECTION, *TALKING,
+        words="[ID...]", most=-1, examples=examples,
+    )  # fmt: skip
+
+
+COMMANDS = {
+    "cancel": command(
+        "cancel",
+        "cancelled",
+        "Ends jobs: what waits is taken away, what runs is asked to end, and after its grace is ended.",
+        """
+tide cancel 12
+tide cancel 12[5] 20-29
+tide cancel --name 'sweep-*'
+tide cancel --state waiting
+tide cancel --all
+""",
+    ),
+    "hold": command(
+        "hold",
+        "held",
+        "Keeps jobs that wait from starting, until tide release. What runs goes on.",
+        """
+tide hold 12
+tide hold --queue night
+""",
+    ),
+    "release": command(
+        "release",
+        "released",
+        "Lets held jobs start again when their turn comes.",
+        """
+tide release 12
+tide release --all
+""",
+    ),
+    "requeue": command(
+        "requeue",
+        "requeued",
+        "Ends what runs of the jobs and lets it wait again, to start from its beginning.",
+        """
+tide requeue 12
+tide requeue 12[5]
+tide requeue --state running --name 'train-*'
+""",
+    ),
+}

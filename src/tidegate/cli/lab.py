@@ -1,0 +1,96 @@
+"""The commands of the laboratory: what they may be told. What they do is in modules of their own."""
+
+from tidegate.cli import late
+from tidegate.cli.options import Command, Option, Options, choice, count, decimal, flag, whole
+
+
+def replay(options: Options) -> int:
+    return int(late("tidegate.cli.replay:replay")(options))
+
+
+def generate(options: Options) -> int:
+    return int(late("tidegate.cli.generate:generate")(options))
+
+
+def policy(options: Options) -> int:
+    return int(late("tidegate.cli.policy:policy")(options))
+
+
+def demo(options: Options) -> int:
+    return int(late("tidegate.cli.demo:demo")(options))
+
+
+REPLAY = Command(
+    "replay",
+    "Runs a trace through the very loop that schedules live, thousands of times faster than time. Recorded requested "
+    "times are what the policy sees; recorded run times are what happens.\n"
+    "Traces: SWF (.swf, .swf.gz), `sacct -P` exports, Philly, Sia and openb CSVs, and journals of tide.",
+    replay,
+    "policies",
+    Option("--policy", "NAME|FILE", "a built-in policy or a file (default: tide; `tide policy list` names them)",
+           many=True),
+    "the machine (default: as the trace says)",
+    Option("--capacity", "N", "one pool of N processors", count),
+    Option("--nodes", "N", "N nodes; with --cpus-per-node", count),
+    Option("--cpus-per-node", "K", "processors of each", count),
+    Option("--pools", "FILE.csv", "columns pool,nodes,gpus_per_node"),
+    Option("--nodes-file", "FILE.csv", "openb nodes: sn,cpu_milli,memory_mib,gpu,model"),
+    "what is replayed, and how",
+    Option("--filter", "sc15", "the rules of the published simulations", choice("sc15"), default=""),
+    Option("--runtimes", "limit|exact", "exact: the policy knows the true run times", choice("limit", "exact"),
+           default="limit"),
+    Option("--from", "DATE", "submitted on or after (traces with a calendar)", dest="date_from", default=""),
+    Option("--to", "DATE", "submitted before", dest="date_to", default=""),
+    Option("--limit", "N", "only the first N jobs", count, default=0),
+    Option("--cadence", "batched|per-event", "batched: a cycle an instant, as live; per-event: a cycle a submission "
+           "and end", choice("batched", "per-event"), default="batched"),
+    "what comes out",
+    flag("--json", "one object (a list with several policies) on standard output"),
+    Option("--schedule", "OUT.csv", "job_id, submit, start, wait, end, nodes, in order of end"),
+    Option("--journal", "OUT", "keep every event; `tide replay OUT` reads it again"),
+    flag("--check", "compare the state with its records all along (slow)"),
+    words="TRACE", least=1, most=1,
+    examples="""
+tide replay KTH-SP2.swf.gz --filter sc15 --capacity 100 --policy easy --cadence per-event
+tide replay week.swf --nodes 64 --cpus-per-node 8 --policy fcfs --policy tide --schedule out.csv
+tide replay philly.csv.gz --pools pools.csv --from 2017-10-01 --to 2017-12-01 --policy my.yaml --json
+""",
+)  # fmt: skip
+GENERATE = Command(
+    "generate",
+    "Writes a workload after the model of Lublin and Feitelson, with bursts, as SWF. The same options give the same "
+    "file.",
+    generate,
+    "options",
+    Option("--jobs", "N", "how many (default 10000)", count, default=10_000),
+    Option("--procs", "N", "processors of the machine (default 256)", count, default=256),
+    Option("--days", "D", "instead of --jobs: as many as fill D days at --load", decimal, default=0),
+    Option("--seed", "S", "another workload (default 1)", whole, default=1),
+    Option("--load", "X", "share of the machine that the work asks for (default 0.8)", decimal, default=0.8),
+    Option("--users", "N", "how many people (default 100)", count, default=100),
+    Option("--bursts", "N", "how many bursts (default 0)", whole, default=0),
+    Option(
+        "--burst-factor", "X", "arrivals in a burst, as a multiple of the calm rate (default 5)", decimal, default=5
+    ),
+    Option("--burst-hours", "H", "how long one lasts (default 2)", decimal, default=2),
+    Option("--burst-small-percent", "P", "how many of its jobs are small and short (default 80)", whole, default=80),
+    Option("--out", "FILE", "default: standard output"),
+    examples="\ntide generate --jobs 20000 --procs 512 --bursts 4 --burst-factor 10 --out burst.swf\n",
+)
+POLICY = Command(
+    "policy",
+    "Looks at policies. `check` says exactly what is wrong with a policy file, by line; `show` prints a policy in "
+    "full, defaults included; `list` names the built-in policies.",
+    policy,
+    words="check FILE | show NAME|FILE | list", least=1, most=2,
+    examples="\ntide policy show tide\ntide policy check my-policy.yaml\n",
+)  # fmt: skip
+DEMO = Command(
+    "demo",
+    "Replays a generated burst under two policies and shows what the people waiting notice.",
+    demo,
+    "options",
+    Option("--seed", "S", "another burst (default 7)", whole, default=7),
+    examples="\ntide demo\n",
+)
+COMMANDS = {"replay": REPLAY, "generate": GENERATE, "policy": POLICY, "demo": DEMO}
