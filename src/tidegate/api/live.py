@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Protocol
 
 from tidegate.model.commands import Command, Refused
@@ -17,11 +18,16 @@ from tidegate.ports import Journal
 
 Result = tuple[Event, ...] | Refused
 Reply = Callable[[Result], None]
+Wish = tuple[Command, Reply]
 
 STEP_NOTED_MS = 2_000
 WAITED_MAX_MS = 3_600_000
 """Looked at the clock at least so often, for a machine that slept."""
 COMMANDS_WAITING_MAX = 200_000
+BATCHES_WAITING_MAX = 100
+ALONE_A_TURN = 1000
+BATCH_SLICE = 250
+"""What a turn takes from the inbox; it bounds how long those who come meanwhile wait."""
 
 
 class LiveClock:
@@ -79,26 +85,40 @@ class LiveClock:
 
 
 class LiveInbox:
-    """Commands in the order they came, each with whoever waits for its answer."""
+    """Commands in the order they came, each with whoever waits for its answer.
+
+    Long batches are taken a slice a turn, in turns with each other, and behind what came alone: so nobody with one
+    wish waits for somebody with ten thousand.
+    """
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.wake = wake
-        self.coming: deque[tuple[Command, Reply]] = deque()
+        self.coming: deque[Wish] = deque()
+        self.batches: deque[Iterator[Wish]] = deque()
         self.taken: deque[Reply] = deque()
 
     def put(self, command: Command, reply: Reply) -> None:
         self.coming.append((command, reply))
         self.wake()
 
+    def put_many(self, wishes: Iterator[Wish]) -> None:
+        """They are made as they are taken."""
+        self.batches.append(wishes)
+        self.wake()
+
     @property
     def is_full(self) -> bool:
-        return len(self.coming) >= COMMANDS_WAITING_MAX
+        return len(self.coming) >= COMMANDS_WAITING_MAX or len(self.batches) >= BATCHES_WAITING_MAX
 
     def take(self, now: int, at_most: int) -> Sequence[Command]:
         coming = self.coming
-        if not coming:
-            return ()
-        found = [coming.popleft() for _ in range(min(len(coming), at_most))]
+        found = [coming.popleft() for _ in range(min(len(coming), at_most, ALONE_A_TURN))]
+        if self.batches:
+            batch = self.batches.popleft()
+            piece = list(islice(batch, BATCH_SLICE))
+            found += piece
+            if len(piece) == BATCH_SLICE:
+                self.batches.append(batch)
         self.taken.extend([reply for _, reply in found])
         return [command for command, _ in found]
 
@@ -107,7 +127,7 @@ class LiveInbox:
         self.taken.popleft()(result)
 
     def next_at(self) -> int | None:
-        return 0 if self.coming else None
+        return 0 if self.coming or self.batches else None
 
 
 class Watcher(Protocol):

@@ -202,7 +202,7 @@ class Past:
         """Of a file in the home only: what a job writes elsewhere is read there, with its reader's own rights."""
         job = world.jobs.get(job_id) or self.history.job(job_id)
         assert job is not None, "the caller has seen it"
-        path = Path(outputs_of(self.home, job, index, 1)[stream == "stderr"])
+        path = Path(outputs_of(str(self.home), job, index, 1)[stream == "stderr"])
         if not path.is_relative_to(self.home):
             raise RefusedError(409, f"the job writes to {path}", "read it there")
         try:
@@ -344,7 +344,7 @@ def body_of(job: Job, home: Path, index: int) -> api.JobBody:
     if work is not None:
         body.command, body.script, body.cwd, body.notify = list(work.argv), work.script, work.cwd, work.notify
         if job.spec.array is None or index >= 0:
-            body.stdout, body.stderr = outputs_of(home, job, max(0, index), 1)
+            body.stdout, body.stderr = outputs_of(str(home), job, max(0, index), 1)
         else:
             body.stdout, body.stderr = work.stdout, work.stderr
     return body

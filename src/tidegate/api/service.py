@@ -3,7 +3,7 @@
 import asyncio
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ import msgspec
 from tidegate.api.access import Access, Peer
 from tidegate.api.follow import EVENTS_KIND, SUBSCRIBERS_MAX, Stream, Streams, Waits
 from tidegate.api.http import TEXT, Request
-from tidegate.api.live import LiveInbox, Result, ToldJournal
+from tidegate.api.live import LiveInbox, Result, ToldJournal, Wish
 from tidegate.api.openapi import document
 from tidegate.api.past import Past, PastRows
 from tidegate.api.rows import live_rows, node_rows
@@ -81,7 +81,7 @@ class Service:
                 request.peer = self.access.of_token(request.headers.get(b"authorization", b""))
             if not request.peer.user:
                 raise RefusedError(401, "nobody is asking", "send a token: Authorization: Bearer TOKEN")
-            route, method, decoder = found
+            _, method, decoder = found
             if decoder is None:
                 method(request, word) if word else method(request)
                 return
@@ -152,15 +152,19 @@ class Service:
         def reply(at: int, command: cmd.Submit, result: Result) -> None:
             answered(at, self._submission(command, result))
 
-        if not answers:
+        def wishes() -> Iterator[Wish]:
+            for at, job in enumerate(body.jobs):
+                try:
+                    command = command_of(job, request.peer.user)
+                except MistakeError as mistake:
+                    answered(at, not_taken(mistake.refused))
+                else:
+                    yield command, partial(reply, at, command)
+
+        if answers:
+            self.inbox.put_many(wishes())
+        else:
             request.answer(200, encode({"results": []}))
-        for at, job in enumerate(body.jobs):
-            try:
-                command = command_of(job, request.peer.user)
-            except MistakeError as mistake:
-                answered(at, not_taken(mistake.refused))
-                continue
-            self.inbox.put(command, partial(reply, at, command))
 
     def _may_command(self, request: Request, commands: int) -> None:
         trouble = self.facts.trouble()

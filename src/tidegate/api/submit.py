@@ -11,6 +11,7 @@ from tidegate.model.commands import Refused, Submit
 from tidegate.model.jobs import (
     ANY_FAILURE,
     CPUS,
+    GPU_LABEL,
     GPUS,
     MEMORY,
     NO_RETRY,
@@ -32,7 +33,6 @@ DEFAULT_LIMIT_MS = 30 * 24 * 3_600_000
 """Of a job that says no limit."""
 ENVIRONMENT_MAX = 1 << 20
 PATH_MAX = 4096
-GPU_LABEL = "gpu"
 MILLI = 1000
 
 _CAUSES = {

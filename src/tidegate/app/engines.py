@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from tidegate.app.home import HomeError
 from tidegate.engines.virtual import VirtualEngine
 from tidegate.model.base import job_of
-from tidegate.model.jobs import amounts
+from tidegate.model.jobs import CPUS, GPUS, MEMORY, amounts
 from tidegate.model.nodes import Node
 from tidegate.ports import Engine
 from tidegate.world.world import World
@@ -66,7 +68,7 @@ def virtual(wish: "ServeWish", world: World) -> Fleet:
 
     return Fleet(
         name="virtual", engine=VirtualEngine(run_time), nodes=nodes, declared=True,
-        words=f"{count} virtual node{'s' if count > 1 else ''}", fileno=lambda: -1, notes=list, close=lambda: None,
+        words=f"virtual jobs on {words_of(nodes)}", fileno=lambda: -1, notes=list, close=lambda: None,
     )  # fmt: skip
 
 
@@ -75,12 +77,30 @@ def local(wish: "ServeWish", home: Path) -> Fleet:
     from tidegate.engines.local.nodes import declare, detect
 
     if wish.nodes:
-        offer = declare(wish.nodes, wish.milli_cpus, wish.memory_mib, max(0, wish.gpus))
+        if not wish.milli_cpus or not wish.memory_mib:
+            raise HomeError("declared nodes have a size: give --cpus and --memory with --nodes")
+        machine = declare(wish.nodes, wish.milli_cpus, wish.memory_mib, max(0, wish.gpus))
     else:
-        offer = detect(wish.milli_cpus, wish.memory_mib, wish.gpus)
-    engine = LocalEngine(home, offer)
-    words = f"{wish.nodes} declared nodes" if wish.nodes else "this machine"
+        machine = detect(None if wish.gpus < 0 else wish.gpus)
+        machine = machine._replace(nodes=tuple(less(node, wish) for node in machine.nodes))
+    engine = LocalEngine(home, machine.nodes, machine.devices)
     return Fleet(
-        name="local", engine=engine, nodes=offer.nodes, declared=bool(wish.nodes), words=words, fileno=engine.fileno,
-        notes=engine.notes, close=engine.close,
+        name="local", engine=engine, nodes=machine.nodes, declared=machine.declared, words=words_of(machine.nodes),
+        fileno=engine.fileno, notes=lambda: [*machine.notes, *engine.notes()], close=engine.close,
     )  # fmt: skip
+
+
+def less(node: Node, wish: "ServeWish") -> Node:
+    """Of this machine, so much as the jobs may use."""
+    have = dict(node.capacity)
+    wanted = {CPUS: wish.milli_cpus, MEMORY: wish.memory_mib}
+    return replace(node, capacity=amounts(**{**have, **{name: amount for name, amount in wanted.items() if amount}}))
+
+
+def words_of(nodes: Sequence[Node]) -> str:
+    """What a server offers, in a few words."""
+    have = dict(nodes[0].capacity)
+    size = f"{have.get(CPUS, 0) / MILLI:g} cpus, {have.get(MEMORY, 0) / 1024:.1f} GiB"
+    if have.get(GPUS):
+        size += f", {have[GPUS] // MILLI} GPUs"
+    return f"{len(nodes)} nodes of {size} each" if len(nodes) > 1 else f"{nodes[0].name}: {size}"

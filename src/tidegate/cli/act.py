@@ -24,8 +24,9 @@ def act(verb: str, past: str, options: Options) -> int:
         raise UsageError(
             f"tide {verb}: name jobs, or choose them: tide {verb} 12 13[5], tide {verb} --all, tide {verb} --name 'a*'"
         )
+    named = tasks_of(verb, options.words)
     server = Server(options, KNOWN)
-    tasks = choose(server, options) if chosen else tasks_of(verb, options.words)
+    tasks = choose(server, options) if chosen else named
     results = [one_done(server, verb, task) for task in tasks]
     if options.json:
         json_rows(results)

@@ -82,8 +82,10 @@ class Place:
             except OSError as error:
                 sock.close()
                 # The kernel says so at once when the server has not yet taken those who came before.
-                if error.errno != errno.EAGAIN or time.monotonic() > until:
-                    raise TimeoutError from None if error.errno == errno.EAGAIN else error
+                if error.errno != errno.EAGAIN:
+                    raise
+                if time.monotonic() > until:
+                    raise TimeoutError from None
                 time.sleep(0.02)
             else:
                 return sock
@@ -169,7 +171,7 @@ class Client:
     def answer(self) -> "Answer":
         self.open = None
         for _ in range(INTERIM_MAX):
-            status, headers = parse_head(self.head(), self.place)
+            status, headers = self.parse(self.head())
             if status >= 200:
                 self.open = Answer(self, status, headers)
                 self.used, self.pending = True, False
@@ -186,6 +188,18 @@ class Client:
             self.buffer += piece
         found, self.buffer = self.buffer[:end], self.buffer[end + 4 :]
         return found
+
+    def parse(self, head: bytes) -> tuple[int, dict[str, str]]:
+        first, *lines = head.decode("latin-1").split("\r\n")
+        version, _, rest = first.partition(" ")
+        status = rest[:3]
+        if not version.startswith("HTTP/1.") or not (status.isascii() and status.isdigit() and len(status) == 3):
+            raise self.broken("it does not speak HTTP")
+        headers = {}
+        for line in lines:
+            name, _, value = line.partition(":")
+            headers[name.strip().lower()] = value.strip()
+        return int(status), headers
 
     def receive(self) -> bytes:
         """What has come; empty: the other side has closed."""
@@ -209,19 +223,6 @@ class Client:
     def broken(self, what: str) -> BrokenError:
         self.close()
         return BrokenError(f"what answers at {self.place} is no server of tide ({what}); check the address")
-
-
-def parse_head(head: bytes, place: Place) -> tuple[int, dict[str, str]]:
-    first, *lines = head.decode("latin-1").split("\r\n")
-    version, _, rest = first.partition(" ")
-    status = rest[:3]
-    if not version.startswith("HTTP/1.") or not (status.isascii() and status.isdigit() and len(status) == 3):
-        raise BrokenError(f"what answers at {place} does not speak HTTP; check the address")
-    headers = {}
-    for line in lines:
-        name, _, value = line.partition(":")
-        headers[name.strip().lower()] = value.strip()
-    return int(status), headers
 
 
 class Answer:

@@ -2,7 +2,6 @@
 
 import sys
 
-from tidegate.cli.ids import on_wire, tasks_of
 from tidegate.cli.options import Command, Option, Options, count, flag
 from tidegate.cli.outcome import ENDED, LIVE
 from tidegate.cli.screen import colours, json_rows, width
@@ -39,6 +38,8 @@ def queue(options: Options) -> int:
     query = filter_of(options)
     query["limit"] = options.limit
     if options.words:
+        from tidegate.cli.ids import on_wire, tasks_of
+
         query["job"] = ",".join(map(on_wire, tasks_of("queue", options.words)))
     if options.all or options.words:
         query["all"] = "1"

@@ -29,7 +29,8 @@ def start_server(place: Place, within_s: float) -> None:
         if answers(place, OTHERS_S if done.returncode == 0 else OTHERS_S / 5):
             return
         said.seek(0)
-        words = said.read(4096).decode(errors="replace").strip().removeprefix("tide: ")
+        lines = said.read(1 << 16).decode(errors="replace").strip().splitlines()
+    words = lines[-1].removeprefix("tide: ") if lines else ""
     raise FailureError(f"no server runs, and one could not be started: {words or 'it said nothing'}; {place.look()}")
 
 

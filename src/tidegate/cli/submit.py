@@ -55,7 +55,7 @@ def tell(options: Options, body: "dict[str, Any]", found: "dict[str, Any]") -> N
     elif known:
         print(f"job {number} (submitted before with the key {body['key']})")
     else:
-        print(f"job {number}" + (f" ({tasks:,} tasks)" if body.get("array") else ""))
+        print(f"job {number}" + (f" ({tasks:,} task{'s' * (tasks != 1)})" if body.get("array") else ""))
 
 
 SUBMIT = Command(

@@ -260,7 +260,7 @@ TEXT_LOOK = (
 ROUTES = (
     Route("submit", "POST", "/v1/jobs", SubmitBody, SubmittedBody, "Submits a job; answered when it is durable."),
     Route("submit_many", "POST", "/v1/jobs/batch", SubmitManyBody, SubmittedManyBody,
-          "Submits many jobs with one flush. Each has its own answer, in order."),
+          "Submits many jobs; answered when all are durable. Each has its own answer, in order."),
     Route("jobs", "GET", "/v1/jobs", None, JobsBody,
           "Jobs and array tasks. With `Accept: text/plain` a table for people, and nothing where there are none.",
           JOB_FILTER + TEXT_LOOK),
