@@ -28,6 +28,7 @@ from tidegate.model.jobs import (
 )
 from tidegate.wire.api import RetryBody, SubmitBody
 from tidegate.wire.arrays import parse_array
+from tidegate.wire.outputs import OWN_FILE
 
 DEFAULT_LIMIT_MS = 30 * 24 * 3_600_000
 """Of a job that says no limit."""
@@ -155,7 +156,7 @@ def _work(body: SubmitBody, env: Pairs) -> Work:
     for field, path in (("cwd", body.cwd), ("stdin", body.stdin), ("stdout", body.stdout), ("stderr", body.stderr)):
         if len(path) > PATH_MAX or "\0" in path or "\n" in path:
             raise MistakeError(f"{field} is no path", "give a path of one line")
-        if path and not path.startswith("/"):
+        if path and not path.startswith("/") and (field, path) != ("stderr", OWN_FILE):
             raise MistakeError(f"{field} {path[:80]!r} is not absolute", "give the whole path, from /")
     for name, value in env:
         if not name or "=" in name or "\0" in name or "\0" in value:

@@ -185,8 +185,12 @@ class Server:
             if self.watched_fd >= 0:
                 self.aio.remove_reader(self.watched_fd)
             if fd >= 0:
-                self.aio.add_reader(fd, self.clock.wake)
+                self.aio.add_reader(fd, self.engine_speaks)
             self.watched_fd = fd
+
+    def engine_speaks(self) -> None:
+        self.loop.engine_speaks()
+        self.clock.wake()
 
     # -- beginning ---------------------------------------------------------------------------------------
 

@@ -1,6 +1,5 @@
-"""`tide demo`: one burst, two policies, and what the people waiting notice."""
+"""`tide demo --replay`: one burst, two policies, and what the people waiting notice."""
 
-import argparse
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -8,6 +7,7 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
+from tidegate.cli.options import Options
 from tidegate.cli.table import duration, show_table
 
 PROCS = 256
@@ -37,7 +37,7 @@ GROUPS: tuple[tuple[str, Callable[[Ended], bool]], ...] = (
 )
 
 
-def demo(options: argparse.Namespace) -> int:
+def burst(options: Options) -> int:
     from tidegate.app.replay import (
         GenerateOptions,
         Machine,

@@ -80,6 +80,10 @@ class Loop:
             self._act(now)
         return self.clock.wait(now if self.unfinished else self._next_at())
 
+    def engine_speaks(self) -> None:
+        """Sooner than it could tell: its reports are asked for in the next turn."""
+        self.engine_at = None
+
     # -- the two cadences --------------------------------------------------------------------------------
 
     def _batched(self, now: int) -> None:

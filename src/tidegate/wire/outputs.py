@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 from tidegate.model.jobs import Job
 
+OWN_FILE = "-"
+"""As the pattern of stderr: a file of its own in the home."""
 JOBS_PER_SHARD = 1000
 TASKS_PER_SHARD = 1000
 """Directories stay small however many jobs there were."""
@@ -42,10 +44,17 @@ def output_path(home: str, job: Job, index: int, attempt: int) -> str:
     return f"{shard}/{job.id}/{index // TASKS_PER_SHARD}/{index}.out"
 
 
+def errors_path(home: str, job: Job, index: int, attempt: int) -> str:
+    """The same for an stderr that is to be a file of its own."""
+    return output_path(home, job, index, attempt).removesuffix(".out") + ".err"
+
+
 def outputs_of(home: str, job: Job, index: int, attempt: int) -> tuple[str, str]:
     """Where stdout and stderr of an attempt are found."""
     work = job.spec.work
     pattern = work.stdout if work is not None else ""
     out = fill(pattern, job, index, attempt) if pattern else output_path(home, job, index, attempt)
     errors = work.stderr if work is not None else ""
+    if errors == OWN_FILE:
+        return out, errors_path(home, job, index, attempt)
     return out, fill(errors, job, index, attempt) if errors else out

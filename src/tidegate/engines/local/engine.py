@@ -32,7 +32,7 @@ from tidegate.model.engine import (
 )
 from tidegate.model.jobs import CPUS, GPUS, MEMORY, Job, Outcome, Pairs, Used, Work
 from tidegate.model.nodes import Node
-from tidegate.wire.outputs import fill, output_path
+from tidegate.wire.outputs import OWN_FILE, errors_path, fill, output_path
 
 PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 GIVEN: Final = frozenset(
@@ -179,9 +179,11 @@ class LocalEngine:
         """Only what is said: no stdout means a file of the home, no stderr means where stdout goes."""
         at = (launch.job, index_of(launch.task), launch.attempt)
         paths = {name: getattr(work, name) for name in ("stdin", "stdout", "stderr")}
-        filled = {name: fill(pattern, *at) for name, pattern in paths.items() if pattern}
+        filled = {name: fill(pattern, *at) for name, pattern in paths.items() if pattern not in {"", OWN_FILE}}
         if not work.stdout:
             filled["output"] = output_path(str(self.home), *at)
+        if work.stderr == OWN_FILE:
+            filled["errors"] = errors_path(str(self.home), *at)
         return filled
 
     def _given(self, launch: Launch, cpus: int) -> list[str]:

@@ -82,6 +82,7 @@ class Jobs:
             message.get("umask", 0o022),
             message.get("cwd", "/"),
             message.get("output", ""),
+            message.get("errors", ""),
             message.get("append", False),
             message.get("stdin", ""),
             message.get("stdout", ""),

@@ -12,7 +12,7 @@
  * environment entries) and then these as strings, each ended by a NUL. launcher.py takes the same arguments.
  *
  *   serial  claim  keeper-pid  count-of-cgroups  cgroup.procs...  uid  gid  groups  umask  oom  cwd
- *   output  append  stdin  stdout  stderr  argv...
+ *   output  errors  append  stdin  stdout  stderr  argv...
  *
  * An empty string is "none" or "leave as it is". Replies: "+SERIAL PID", "=SERIAL" (claimed before, nothing was
  * started), "-SERIAL WHY" (no process could be made), "!SERIAL CODE WHY" from the process itself. A code of 125 is the machine's fault, 126 and 127 are the job's.
@@ -174,10 +174,10 @@ static _Noreturn void job(char **arg, char **environment)
 	for (; groups_to_join > 0; groups_to_join--)
 		write_to(*arg++, "0", "join");
 	long uid = *arg[0] ? atol(arg[0]) : -1, gid = *arg[1] ? atol(arg[1]) : -1;
-	const char *groups = arg[2], *oom = arg[4], *cwd = arg[5], *in = arg[8], *out = arg[9], *err = arg[10];
+	const char *groups = arg[2], *oom = arg[4], *cwd = arg[5], *in = arg[9], *out = arg[10], *err = arg[11];
 	mode_t mask = (mode_t)strtol(arg[3], NULL, 8);
-	char *output = arg[6];
-	int append = *arg[7] == '1';
+	char *output = arg[6], *errors = arg[7];
+	int append = *arg[8] == '1';
 	if (*oom)
 		write_to("/proc/self/oom_score_adj", oom, "reset");
 	if (*output) {
@@ -185,6 +185,8 @@ static _Noreturn void job(char **arg, char **environment)
 		put(fd, 1);
 		put(fd, 2);
 	}
+	if (*errors)
+		put(open_output(errors, append, uid, gid), 2);
 	if (uid >= 0)
 		become(uid, gid, groups);
 	umask(mask);
@@ -198,12 +200,12 @@ static _Noreturn void job(char **arg, char **environment)
 	}
 	if (*out) {
 		put(open_theirs(out, append), 1);
-		if (!*err)
+		if (!*err && !*errors)
 			put(1, 2);
 	}
 	if (*err)
 		put(*out && !strcmp(out, err) ? 1 : open_theirs(err, append), 2);
-	run(arg + 11, environment);
+	run(arg + 12, environment);
 	_exit(CANNOT_RUN);
 }
 
@@ -225,7 +227,7 @@ static void start(char *text, size_t length, uint32_t arguments, uint32_t entrie
 		_exit(1);
 	for (char *at = text; at < end && seen < arguments + entries; at += strlen(at) + 1)
 		strings[seen + (seen >= arguments)] = at, seen++;
-	if (seen != arguments + entries || arguments < 16 || end[-1])
+	if (seen != arguments + entries || arguments < 17 || end[-1])
 		_exit(1); /* not a frame of our keeper: it starts another launcher */
 	long pid = fork_beside();
 	if (pid == 0)

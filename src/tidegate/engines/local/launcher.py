@@ -98,13 +98,13 @@ def become(uid: int, gid: int, groups: str) -> None:
         raise Failure(MACHINE, "become", "the job's user", error) from None
 
 
-def redirect(stdin: str, stdout: str, stderr: str, append: bool) -> None:
+def redirect(stdin: str, stdout: str, stderr: str, append: bool, *, together: bool) -> None:
     out = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
     if stdin:
         os.dup2(open_theirs(stdin, os.O_RDONLY, "open the input"), 0)
     if stdout:
         os.dup2(open_theirs(stdout, out, "open the output"), 1)
-        if not stderr:
+        if not stderr and together:
             os.dup2(1, 2)
     if stderr:
         os.dup2(1 if stderr == stdout else open_theirs(stderr, out, "open the output"), 2)
@@ -132,13 +132,15 @@ def job(arguments: list[str]) -> None:
     cgroups, rest = arguments[4 : 4 + int(count)], arguments[4 + int(count) :]
     for procs in cgroups:
         write_to(procs, b"0", "join")
-    uid, gid, groups, umask, oom, cwd, output, append, stdin, stdout, stderr, *argv = rest
+    uid, gid, groups, umask, oom, cwd, output, errors, append, stdin, stdout, stderr, *argv = rest
     if oom:
         write_to("/proc/self/oom_score_adj", oom.encode(), "reset")
     if output:
         fd = open_output(output, append == "1", int(uid or -1), int(gid or -1))
         os.dup2(fd, 1)
         os.dup2(fd, 2)
+    if errors:
+        os.dup2(open_output(errors, append == "1", int(uid or -1), int(gid or -1)), 2)
     if uid:
         become(int(uid), int(gid), groups)
     os.umask(int(umask, 8))
@@ -146,7 +148,7 @@ def job(arguments: list[str]) -> None:
         os.chdir(cwd)
     except OSError as error:
         raise Failure(CANNOT_RUN, "go to the directory", cwd, error) from None
-    redirect(stdin, stdout, stderr, append == "1")
+    redirect(stdin, stdout, stderr, append == "1", together=not errors)
     run(argv)
 
 

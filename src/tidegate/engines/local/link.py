@@ -291,7 +291,7 @@ class Link:
         """With `stop` the keeper goes too, unless something runs."""
         if stop:
             self.send(b'{"do":"stop"}')
-            self.flush()
+        self.flush()
         self._hang_up()
         if self.ready is not None:
             os.close(self.ready)

@@ -30,6 +30,7 @@ class Order(NamedTuple):
     umask: int = 0o022
     cwd: str = "/"
     output: str = ""
+    errors: str = ""
     append: bool = False
     stdin: str = ""
     stdout: str = ""
@@ -45,7 +46,7 @@ def arguments(serial: int, order: Order, oom: str) -> list[str]:
     return [
         str(serial), order.claim, str(os.getpid()), str(len(order.joins)), *order.joins,
         str(uid), str(gid), ",".join(map(str, groups)), f"{order.umask:o}", oom, order.cwd,
-        order.output, "1" if order.append else "0", order.stdin, order.stdout, order.stderr, *order.argv,
+        order.output, order.errors, "1" if order.append else "0", order.stdin, order.stdout, order.stderr, *order.argv,
     ]  # fmt: skip
 
 
