@@ -1,13 +1,14 @@
 """The keeper's jobs: from an order of the server to an end on record, with everything ended that they left behind."""
 
 import os
+from collections import deque
 from typing import Any
 
 from tidegate.engines.local import trees
 from tidegate.engines.local.cgroups import Cgroups, Place
 from tidegate.engines.local.poll import Poll
-from tidegate.engines.local.records import Claims, End, Exits, Key
-from tidegate.engines.local.spawn import BadOrderError, Order
+from tidegate.engines.local.records import End, Key, Records
+from tidegate.engines.local.spawn import BadOrderError, Entries, Order
 from tidegate.engines.local.starts import KILL, Process, Starts, Tell
 
 TERM, CONT = 15, 18
@@ -17,10 +18,10 @@ LEAVING_CHECK_MS = 20
 LEAVING_MS_MAX = 10_000
 ROUNDS_MAX = 100
 MACHINE_FAULT, CANNOT_RUN = 125, 126
-REFUSED, COMPLETED, FAILED, LOST = "refused", "completed", "failed", "lost"
+REFUSED, COMPLETED, FAILED = "refused", "completed", "failed"
 TIMED_OUT, OUT_OF_MEMORY = "timed_out", "out_of_memory"
 NOT_KNOWN = (-1, -1, -1, -1)
-MARKS = ("TIDE_HOME=", "TIDE_JOB_ID=", "TIDE_ARRAY_INDEX=", "TIDE_ATTEMPT=")
+MARKS = (b"TIDE_HOME=", b"TIDE_JOB_ID=", b"TIDE_ARRAY_INDEX=", b"TIDE_ATTEMPT=")
 
 Message = dict[str, Any]
 
@@ -28,16 +29,16 @@ Message = dict[str, Any]
 class Jobs:
     """Every attempt that is not over, by its key; the places and devices they hold."""
 
-    def __init__(self, poll: Poll, starts: Starts, exits: Exits, claims: Claims, cgroups: Cgroups, tell: Tell) -> None:
+    def __init__(self, poll: Poll, starts: Starts, records: Records, cgroups: Cgroups, tell: Tell) -> None:
         self.poll = poll
         self.starts = starts
-        self.exits = exits
-        self.claims = claims
+        self.records = records
         self.cgroups = cgroups
         self.tell = tell
         self.live: dict[Key, Run] = {}
         self.leaving: list[Run] = []
-        self.environments: dict[str, list[str]] = {}
+        self.held: deque[tuple[int, Run]] = deque()  # starts that are not told yet
+        self.environments: dict[str, Entries] = {}
         self.gpus_taken: set[str] = set()
 
     # -- what the server says ----------------------------------------------------------------------------
@@ -45,38 +46,40 @@ class Jobs:
     def launch(self, message: Message, now: int) -> None:
         """Starts the attempt, unless it is known: then what is known is told again."""
         key = (int(message["task"]), int(message["attempt"]))
-        known, run = self.exits.unheard.get(key), self.live.get(key)
+        known, run = self.records.unheard.get(key), self.live.get(key)
         if known is not None:
             self.tell_end(known)
         elif run is not None:
             run.tell_launched(now)
-        elif self.exits.trouble:
-            self.end(End(*key, REFUSED, why=f"no place to record how jobs end: {self.exits.trouble}; free some disk"))
+        elif self.records.trouble:
+            self.end(End(*key, REFUSED, why=f"no place to record how jobs end: {self.records.trouble}; free some disk"))
         else:
-            self._launch(Run(self, key, message), message)
+            self._launch(key, message, now)
 
-    def _launch(self, run: "Run", message: Message) -> None:
+    def _launch(self, key: Key, message: Message, now: int) -> None:
+        run = Run(self, key, message, now)
         try:
-            environment = [*self.environments[message["env"]], *run.entries, *self._take_gpus(run, message)]
+            run.entries = Entries([*message["vars"], *self._take_gpus(run, message)])
             run.place = self.cgroups.take(int(message.get("cpus", 0)), int(message.get("memory", 0)))
-            self.starts.start(run.process, self._order(run, message, environment))
+            self.starts.start(run.process, self._order(run, message), now)
         except BadOrderError as error:
             self.release(run)
-            self.end(End(*run.key, FAILED, CANNOT_RUN, why=f"it cannot be started: {error}"))
+            self.end(End(*key, FAILED, CANNOT_RUN, why=f"it cannot be started: {error}"))
         except (OSError, LookupError) as error:
             self.release(run)
-            self.end(End(*run.key, REFUSED, why=f"this machine cannot start it: {error}"))
+            self.end(End(*key, REFUSED, why=f"this machine cannot start it: {error}"))
         else:
-            self.live[run.key] = run
+            self.live[key] = run
             if run.place is not None and run.place.alarm >= 0:
                 self.poll.watch(run.place.alarm, run.out_of_memory)
 
-    def _order(self, run: "Run", message: Message, environment: list[str]) -> Order:
+    def _order(self, run: "Run", message: Message) -> Order:
         user = message.get("user")
         return Order(
             message["argv"],
-            environment,
-            self.claims.path_of(run.key),
+            self.environments[message["env"]] + run.entries,
+            self.records.order(run.key),
+            f"{run.key[0]} {run.key[1]}",
             () if run.place is None else run.place.joins,
             None if user is None else (user[0], user[1], user[2]),
             message.get("umask", 0o022),
@@ -102,7 +105,7 @@ class Jobs:
 
     def halt(self, message: Message, now: int) -> None:
         key = (int(message["task"]), int(message["attempt"]))
-        known, run = self.exits.unheard.get(key), self.live.get(key)
+        known, run = self.records.unheard.get(key), self.live.get(key)
         if known is not None:
             self.tell_end(known)
         elif run is not None:
@@ -111,20 +114,19 @@ class Jobs:
     def forget(self, message: Message) -> None:
         """The server has these ends in its journal."""
         for task, attempt in message["attempts"]:
-            self.exits.forget((task, attempt))
-            self.claims.drop((task, attempt))
+            self.records.forget((task, attempt))
 
     def keep_environment(self, message: Message) -> None:
         """`entries` are NAME=VALUE; null: the server will not name it any more."""
         if message["entries"] is None:
             self.environments.pop(message["name"], None)
         else:
-            self.environments[message["name"]] = message["entries"]
+            self.environments[message["name"]] = Entries(message["entries"])
 
     # -- ends --------------------------------------------------------------------------------------------
 
     def end(self, end: End) -> None:
-        self.exits.add(end)
+        self.records.add(end)
         self.tell_end(end)
 
     def tell_end(self, end: End) -> None:
@@ -132,6 +134,14 @@ class Jobs:
             self.tell({"is": "refused", "task": end.task, "attempt": end.attempt, "why": end.why})
         else:
             self.tell({"is": "ended", **end._asdict()})
+
+    def tell_launched(self, now: int) -> None:
+        while self.held and self.held[0][0] <= now:
+            _, run = self.held.popleft()
+            if not run.over:
+                self.tell({"is": "launched", "task": run.key[0], "attempt": run.key[1], "pid": run.process.pid})
+        if self.held:
+            self.poll.at(self.held[0][0], self.tell_launched)
 
     def release(self, run: "Run") -> None:
         """Gives back all that the attempt held."""
@@ -157,13 +167,14 @@ class Jobs:
 class Run:
     """One attempt, from its order until nothing of it is left."""
 
-    def __init__(self, jobs: Jobs, key: Key, message: Message) -> None:
+    def __init__(self, jobs: Jobs, key: Key, message: Message, now: int) -> None:
         self.jobs = jobs
         self.key = key
         self.process = Process(self)
         self.place: Place | None = None
         self.gpus: list[str] = []
-        self.entries: list[str] = message["vars"]
+        self.entries: Entries
+        self.ordered = now
         self.limit_ms = int(message.get("limit_ms", 0))
         self.grace_ms = int(message.get("grace_ms", 0))
         self.outcome = ""  # decided here, not by how the process ended
@@ -177,25 +188,23 @@ class Run:
 
     def started(self, now: int) -> None:
         if self.limit_ms:
-            self.jobs.poll.at(now + self.limit_ms, self._limit, self)
+            self.jobs.poll.at(self.ordered + self.limit_ms, self._limit, self)
         self.tell_launched(now)
         if self.kill_at is not None:
             self._tell_to_end(now)
 
     def tell_launched(self, now: int) -> None:
         if self.process.pid:
-            self.jobs.poll.at(now + LAUNCHED_HELD_MS, self._tell_launched, self)
-
-    def _tell_launched(self, _now: int) -> None:
-        self.jobs.tell({"is": "launched", "task": self.key[0], "attempt": self.key[1], "pid": self.process.pid})
+            if not self.jobs.held:
+                self.jobs.poll.at(now + LAUNCHED_HELD_MS, self.jobs.tell_launched)
+            self.jobs.held.append((now + LAUNCHED_HELD_MS, self))
 
     def not_started(self, why: str, _now: int) -> None:
         self.end = End(*self.key, self.outcome or REFUSED, why=why)
         self._finish()
 
     def claimant(self) -> int:
-        claim = self.jobs.claims.owner(self.key)
-        return 0 if claim is None else claim.pid
+        return self.jobs.records.claimant(self.key)
 
     # -- being ended -------------------------------------------------------------------------------------
 
@@ -245,7 +254,7 @@ class Run:
     def _processes(self) -> list[int]:
         if self.place is not None:
             return self.jobs.cgroups.processes(self.place)
-        marks = frozenset(entry.encode() for entry in self.entries if entry.startswith(MARKS))
+        marks = self.entries.has(*MARKS)
         found = trees.family(self.process.pid, marks, gone=self.leaving_since is not None)
         if len(self.jobs.live) == 1 and self.leaving_since is not None:
             # Whoever hides from us without a name, a session and a parent can only be of this job.
@@ -265,9 +274,7 @@ class Run:
             usage.ru_oublock // 2,
         )
         self.end = End(*self.key, COMPLETED if code == 0 else FAILED, code, signal, used)
-        if self.process.was_claimed:
-            self.end = End(*self.key, LOST, why="another process had claimed this attempt before")
-        elif self.process.code:
+        if self.process.code:
             outcome, code = (REFUSED, 0) if self.process.code == MACHINE_FAULT else (FAILED, self.process.code)
             self.end = End(*self.key, outcome, code, why=self.process.why)
         self.leaving_since = now
@@ -303,7 +310,7 @@ class Run:
             end = end._replace(used=(max(cpu_ms, cgroups.cpu_ms(place)), peak if peak >= 0 else peak_kib, *rest))
             if not self.outcome and cgroups.out_of_memory(place, end.signal):
                 self.outcome = OUT_OF_MEMORY
-        if self.outcome and end.outcome not in {REFUSED, LOST}:
+        if self.outcome and end.outcome != REFUSED:
             end = end._replace(outcome=self.outcome, why=end.why or WHY.get(self.outcome, ""))
         self.end = end
 
@@ -311,8 +318,6 @@ class Run:
         self.over = True
         del self.jobs.live[self.key]
         self.jobs.release(self)
-        if self.end.outcome == REFUSED:
-            self.jobs.claims.drop(self.key)
         self.jobs.end(self.end)
 
 

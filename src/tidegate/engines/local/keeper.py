@@ -20,7 +20,7 @@ from tidegate.engines.local.cgroups import Cgroups
 from tidegate.engines.local.jobs import Jobs
 from tidegate.engines.local.notices import Notices
 from tidegate.engines.local.poll import Poll, clock_ms
-from tidegate.engines.local.records import Claims, Exits
+from tidegate.engines.local.records import Records, encode
 from tidegate.engines.local.starts import Starts
 from tidegate.engines.local.takeover import take_over
 
@@ -45,15 +45,14 @@ class Keeper:
         self.home = home
         self.place = f"{home}/keeper"
         self.poll = Poll()
-        self.exits = Exits(f"{self.place}/exits")
-        self.claims = Claims(f"{self.place}/claims")
-        lost = take_over(home, self.exits, self.claims)
+        self.records = Records(self.place)
+        lost = take_over(home, self.records)
         if lost:
             log(f"{lost} attempts of an earlier keeper are lost")
         status = os.stat(home)  # noqa: PTH116 - pathlib is not for the keeper
         self.cgroups = Cgroups(f"tidegate-{status.st_dev:x}-{status.st_ino:x}", f"{self.place}/cgroups")
         self.starts = Starts(self.poll, program, spared_from_oom())
-        self.jobs = Jobs(self.poll, self.starts, self.exits, self.claims, self.cgroups, self.tell)
+        self.jobs = Jobs(self.poll, self.starts, self.records, self.cgroups, self.tell)
         self.notices = Notices(self.poll, self.starts, self.tell)
         self.server: socket.socket | None = None
         self.unread = b""
@@ -115,21 +114,20 @@ class Keeper:
 
     def finish_turn(self, now: int) -> None:
         """Ends are on record before they are told; of all that is told in a turn one write is made."""
-        if self.starts.told:
-            self.starts.hear_all(now)
+        self.starts.hand_over()
         if self.jobs.leaving:
             self.jobs.check_leaving(now)
-        if not self.exits.write() and not self.retrying:
+        if not self.records.write() and not self.retrying:
             self.retrying = True
-            self.outbox.append({"is": "trouble", "why": self.exits.trouble})
-            log(self.exits.trouble)
+            self.outbox.append({"is": "trouble", "why": self.records.trouble})
+            log(self.records.trouble)
             self.poll.at(now + RETRY_MS, self.retry)
-        self.exits.tidy(idle=False)
+        self.records.tidy()
         self.send()
 
     def retry(self, _now: int) -> None:
         self.retrying = False
-        if self.exits.write():
+        if self.records.write():
             self.outbox.append({"is": "trouble", "why": ""})
 
     # -- the server --------------------------------------------------------------------------------------
@@ -153,7 +151,7 @@ class Keeper:
                 "limits": limits,
                 "launcher": "interpreted" if self.starts.program.endswith(".py") else "compiled",
                 "notes": self.cgroups.notes,
-                "trouble": self.exits.trouble,
+                "trouble": self.records.trouble,
             }
         ]
 
@@ -207,7 +205,7 @@ class Keeper:
             self.outbox.clear()
             return
         for message in self.outbox:
-            self.unsent += json.dumps(message, separators=(",", ":")).encode() + b"\n"
+            self.unsent += encode(message).encode() + b"\n"
         self.outbox.clear()
         try:
             while self.unsent:
@@ -224,7 +222,7 @@ class Keeper:
 
     def inventory(self, message: Message, _now: int) -> None:
         """All that is unheard, and then all that runs."""
-        for end in list(self.exits.unheard.values()):
+        for end in list(self.records.unheard.values()):
             self.jobs.tell_end(end)
         self.tell({"is": "inventory", "ask": message["ask"], "running": list(self.jobs.live)})
 
@@ -243,7 +241,7 @@ class Keeper:
             return
         self.finish_turn(now)
         os.unlink(f"{self.place}/sock")  # noqa: PTH108 - as above
-        self.exits.tidy(idle=True)
+        self.records.tidy(idle=True)
         self.cgroups.close()
         sys.exit(0)
 
@@ -254,9 +252,9 @@ class Keeper:
         if self.server is not None or self.busy():
             self.idle_since = now
             return
-        self.exits.tidy(idle=True)
+        self.records.tidy(idle=True)
         gone = not os.access(f"{self.place}/sock", os.F_OK)
-        if gone or (now - self.idle_since >= IDLE_MS_MAX and not self.exits.unheard):
+        if gone or (now - self.idle_since >= IDLE_MS_MAX and not self.records.unheard):
             self.cgroups.close()
             if not gone:
                 os.unlink(f"{self.place}/sock")  # noqa: PTH108 - as above

@@ -11,7 +11,7 @@
  * A frame is three numbers in native order (length of the rest of the frame, count of arguments, count of
  * environment entries) and then these as strings, each ended by a NUL. launcher.py takes the same arguments.
  *
- *   serial  claim  keeper-pid  count-of-cgroups  cgroup.procs...  uid  gid  groups  umask  oom  cwd
+ *   serial  record  name  keeper-pid  count-of-cgroups  cgroup.procs...  uid  gid  groups  umask  oom  cwd
  *   output  append  stdin  stdout  stderr  argv...
  *
  * An empty string is "none" or "leave as it is". Replies: "+SERIAL PID", "=SERIAL" (claimed before, nothing was
@@ -63,24 +63,26 @@ static _Noreturn void fail(int code, const char *doing, const char *what)
 	_exit(code);
 }
 
-/* A symlink is made with its text in one step: no claim is ever without its owner, or half written. */
-static void claim(const char *path, long keeper)
+/* "c NAME PID UP" in the keeper's record, before anything else: whoever is in there can be found and ended. */
+static void claim(const char *record, const char *name, long keeper)
 {
-	char owner[64];
+	char line[128];
 	struct timespec up;
 	clock_gettime(CLOCK_BOOTTIME, &up);
-	snprintf(owner, sizeof owner, "%ld %lld", (long)getpid(), (long long)up.tv_sec * 1000 + up.tv_nsec / 1000000);
-	if (symlink(owner, path) < 0) {
-		if (errno != EEXIST)
-			fail(MACHINE, "claim the attempt by", path);
-		reply("=%s", serial);
-		_exit(MACHINE);
-	}
+	int length = snprintf(line, sizeof line, "c %s %ld %lld\n", name, (long)getpid(),
+			      (long long)up.tv_sec * 1000 + up.tv_nsec / 1000000);
+	int fd = open(record, O_WRONLY | O_APPEND | O_CLOEXEC);
+	if (fd < 0)
+		fail(MACHINE, "open", record);
+	ssize_t written = write(fd, line, (size_t)length);
+	if (written >= 0 && written < length)
+		errno = ENOSPC;
+	if (written < length)
+		fail(MACHINE, "write", record);
+	close(fd);
 	/* Only now: had the keeper died before the claim, its successor could not have seen us. */
-	if (getppid() != keeper) {
-		unlink(path);
+	if (getppid() != keeper)
 		_exit(MACHINE);
-	}
 }
 
 static void write_to(const char *path, const char *text, const char *doing)
@@ -165,12 +167,11 @@ static void run(char **argv, char **environment)
 static _Noreturn void job(char **arg, char **environment)
 {
 	serial = arg[0];
-	char *claim_path = arg[1];
-	long keeper = atol(arg[2]), groups_to_join = atol(arg[3]);
-	arg += 4;
+	long groups_to_join = atol(arg[4]);
 	setsid();
-	if (*claim_path)
-		claim(claim_path, keeper);
+	if (*arg[1])
+		claim(arg[1], arg[2], atol(arg[3]));
+	arg += 5;
 	for (; groups_to_join > 0; groups_to_join--)
 		write_to(*arg++, "0", "join");
 	long uid = *arg[0] ? atol(arg[0]) : -1, gid = *arg[1] ? atol(arg[1]) : -1;
@@ -225,7 +226,7 @@ static void start(char *text, size_t length, uint32_t arguments, uint32_t entrie
 		_exit(1);
 	for (char *at = text; at < end && seen < arguments + entries; at += strlen(at) + 1)
 		strings[seen + (seen >= arguments)] = at, seen++;
-	if (seen != arguments + entries || arguments < 16 || end[-1])
+	if (seen != arguments + entries || arguments < 17 || end[-1])
 		_exit(1); /* not a frame of our keeper: it starts another launcher */
 	long pid = fork_beside();
 	if (pid == 0)

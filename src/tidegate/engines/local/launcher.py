@@ -31,17 +31,17 @@ def reply(text: str) -> None:
     os.write(REPLIES, text.encode(errors="surrogateescape"))
 
 
-def claim(path: str, serial: str, keeper: int) -> None:
+def claim(record: str, name: str, keeper: int) -> None:
     """As in launcher.c: the claim first, and only then the look whether its keeper still lives."""
+    line = f"c {name} {os.getpid()} {time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000}\n".encode()
     try:
-        os.symlink(f"{os.getpid()} {time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000}", path)
-    except FileExistsError:
-        reply(f"={serial}")
-        os._exit(MACHINE)
+        fd = os.open(record, os.O_WRONLY | os.O_APPEND)
+        if os.write(fd, line) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.close(fd)
     except OSError as error:
-        raise Failure(MACHINE, "claim the attempt by", path, error) from None
+        raise Failure(MACHINE, "write", record, error) from None
     if os.getppid() != keeper:
-        os.unlink(path)  # noqa: PTH108 - pathlib would cost more than all the rest of this file
         os._exit(MACHINE)
 
 
@@ -126,10 +126,10 @@ def run(argv: list[str]) -> None:
 
 
 def job(arguments: list[str]) -> None:
-    serial, claim_path, keeper, count = arguments[:4]
-    if claim_path:
-        claim(claim_path, serial, int(keeper))
-    cgroups, rest = arguments[4 : 4 + int(count)], arguments[4 + int(count) :]
+    _, record, name, keeper, count = arguments[:5]
+    if record:
+        claim(record, name, int(keeper))
+    cgroups, rest = arguments[5 : 5 + int(count)], arguments[5 + int(count) :]
     for procs in cgroups:
         write_to(procs, b"0", "join")
     uid, gid, groups, umask, oom, cwd, output, append, stdin, stdout, stderr, *argv = rest

@@ -5,7 +5,7 @@ from typing import Any
 
 from tidegate.engines.local import trees
 from tidegate.engines.local.poll import Poll
-from tidegate.engines.local.spawn import BadOrderError, Order
+from tidegate.engines.local.spawn import BadOrderError, Entries, Order
 from tidegate.engines.local.starts import KILL, Process, Starts, Tell
 
 RUN_MS_MAX = 60_000
@@ -43,14 +43,14 @@ class Notices:
             job = int(message["job"])
             notice = Notice(self, job, now)
             user = message.get("user")
-            order = Order(
-                ["/bin/sh", "-c", message["command"]],
-                message["entries"],
-                user=None if user is None else (user[0], user[1], user[2]),
-                stdout="/dev/null",
-            )
             try:
-                self.starts.start(notice.process, order)
+                order = Order(
+                    ["/bin/sh", "-c", message["command"]],
+                    Entries(message["entries"]),
+                    user=None if user is None else (user[0], user[1], user[2]),
+                    stdout="/dev/null",
+                )
+                self.starts.start(notice.process, order, now)
             except (OSError, BadOrderError):
                 self.sent(job)  # it cannot be run, now or later
                 continue

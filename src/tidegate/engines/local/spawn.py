@@ -19,12 +19,29 @@ REPLY_MAX = 4096
 ALL_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 
 
+class Entries:
+    """NAME=VALUE, as the launcher wants them; packed once for all that share them."""
+
+    def __init__(self, entries: list[str]) -> None:
+        self.packed = packed(entries, "the environment")
+        self.count = len(entries)
+
+    def __add__(self, other: "Entries") -> "Entries":
+        both = Entries([])
+        both.packed, both.count = self.packed + other.packed, self.count + other.count
+        return both
+
+    def has(self, *prefixes: bytes) -> frozenset[bytes]:
+        return frozenset(entry for entry in self.packed.split(b"\0") if entry.startswith(prefixes))
+
+
 class Order(NamedTuple):
     """What the launcher needs to know of a process."""
 
     argv: list[str]
-    environment: list[str]  # NAME=VALUE
-    claim: str = ""
+    environment: "Entries"
+    record: str = ""  # where it is claimed before anything else, and under which name
+    name: str = ""
     joins: tuple[str, ...] = ()
     user: tuple[int, int, list[int]] | None = None
     umask: int = 0o022
@@ -41,19 +58,19 @@ class BadOrderError(Exception):
 
 
 def arguments(serial: int, order: Order, oom: str) -> list[str]:
-    uid, gid, groups = ("", "", "") if order.user is None else (order.user[0], order.user[1], order.user[2])
+    uid, gid, groups = ("", "", "") if order.user is None else order.user
     return [
-        str(serial), order.claim, str(os.getpid()), str(len(order.joins)), *order.joins,
+        str(serial), order.record, order.name, str(os.getpid()), str(len(order.joins)), *order.joins,
         str(uid), str(gid), ",".join(map(str, groups)), f"{order.umask:o}", oom, order.cwd,
         order.output, "1" if order.append else "0", order.stdin, order.stdout, order.stderr, *order.argv,
     ]  # fmt: skip
 
 
-def frame(words: list[str], environment: list[str]) -> bytes:
-    text = "\0".join((*words, *environment, "")).encode(errors="surrogateescape")
-    if text.count(b"\0") != len(words) + len(environment):
-        raise BadOrderError("a NUL character is in an argument, a path or the environment")
-    return HEAD.pack(len(text), len(words), len(environment)) + text
+def packed(words: list[str], what: str) -> bytes:
+    text = "\0".join((*words, "")).encode(errors="surrogateescape")
+    if text.count(b"\0") != len(words):
+        raise BadOrderError(f"a NUL character is in {what}")
+    return text
 
 
 class Launcher:
@@ -98,19 +115,21 @@ class Launcher:
         self.requests = ours
 
     def start(self, order: Order) -> int:
-        """The serial number of the order. OSError or BadOrderError: nothing was started."""
+        """The serial number of the order, which goes with the next `flush`. OSError, BadOrderError: nothing starts."""
         self.serial += 1
         words = arguments(self.serial, order, self.oom)
+        text = packed(words, "an argument or a path")
         if self.requests is not None:
-            self.pending += frame(words, order.environment)
-            self.flush()
+            length = len(text) + len(order.environment.packed)
+            self.pending += HEAD.pack(length, len(words), order.environment.count)
+            self.pending += text
+            self.pending += order.environment.packed
             return self.serial
-        frame(words, order.environment)  # only to refuse what the other launcher refuses
-        environment = dict((PREFIX + entry).split("=", 1) for entry in order.environment)
+        entries = order.environment.packed.decode(errors="surrogateescape").split("\0")[:-1]
         pid = os.posix_spawn(
             sys.executable,
             [sys.executable, "-I", "-S", "-E", self.program, *words],
-            environment,
+            dict((PREFIX + entry).split("=", 1) for entry in entries),
             file_actions=((os.POSIX_SPAWN_DUP2, self.theirs.fileno(), REPLIES),),
             setsid=True,
             setsigmask=(),

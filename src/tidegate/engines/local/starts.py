@@ -10,6 +10,8 @@ from tidegate.engines.local.spawn import Launcher, Order
 
 KILL = 9
 FAILED_FROM = 125
+HEARD_AFTER_MS = 20
+"""Replies are read when a process ends, or after this: a wake-up for each would cost a tenth of a short job."""
 LAUNCHER_GONE = "the launcher was ended from outside before it started this; nothing of it ran"
 
 
@@ -22,7 +24,6 @@ class Process:
         self.pid = 0
         self.code = 0
         self.why = ""
-        self.was_claimed = False
 
 
 class Owner(Protocol):
@@ -49,39 +50,43 @@ class Starts:
         self.unborn = 0  # ordered, and their process not known yet
         self.by_pid: dict[int, Process] = {}
         self.early: dict[int, tuple[int, Any]] = {}  # ended before they were known
-        self.told = False  # there are replies without a socket
+        self.hearing = False  # it is known when replies are read next
+        self.over = False
 
-    def start(self, process: Process, order: Order) -> None:
+    def start(self, process: Process, order: Order, now: int) -> None:
         """OSError or BadOrderError: nothing was started, and nothing will be told of it."""
         launcher = self.launcher or self._new_launcher()
         serial = launcher.start(order)
         process.order = (self.number, serial)
         self.ordered[process.order] = process
         self.unborn += 1
-        if launcher.requests is None:
-            self.told = True
-        elif launcher.pending:
-            self.poll.when_writable(launcher.requests.fileno(), self._hand_over)
+        if not self.hearing:
+            self.hearing = True
+            self.poll.at(now + HEARD_AFTER_MS, self.hear_all, self)
+
+    def hand_over(self, _now: int = 0) -> None:
+        """All orders of a turn go to the launcher at once."""
+        launcher = self.launcher
+        if launcher is not None and launcher.requests is not None and launcher.pending:
+            done = launcher.flush()
+            self.poll.when_writable(launcher.requests.fileno(), None if done else self.hand_over)
 
     def _new_launcher(self) -> Launcher:
         launcher = Launcher(self.program, self.oom)
         self.number += 1
         number = self.number
         self.launcher = self.launchers[number] = launcher
-        self.poll.watch(launcher.replies.fileno(), lambda now: self._hear(number, now))
+        self.poll.watch_end(launcher.replies.fileno(), lambda now: self._hear(number, now))
         return launcher
-
-    def _hand_over(self, _now: int) -> None:
-        launcher = self.launcher
-        if launcher is not None and launcher.requests is not None and launcher.flush():
-            self.poll.when_writable(launcher.requests.fileno(), None)
 
     # -- replies -----------------------------------------------------------------------------------------
 
     def hear_all(self, now: int) -> None:
-        self.told = False
         for number in list(self.launchers):
             self._hear(number, now)
+        self.hearing = self.unborn > 0
+        if self.hearing:
+            self.poll.at(now + HEARD_AFTER_MS, self.hear_all, self)
 
     def _hear(self, number: int, now: int) -> None:
         launcher = self.launchers.get(number)
@@ -98,8 +103,6 @@ class Starts:
                 self._born(process, int(rest), now)
             elif kind == "-":
                 self._stillborn(process, rest, now)
-            elif kind == "=":
-                process.was_claimed = True
             else:
                 code, _, process.why = rest.partition(" ")
                 process.code = int(code)
@@ -178,6 +181,10 @@ class Starts:
                 return
             pid = found.si_pid
             process = self.by_pid.get(pid)
+            if process is None and self.unborn:
+                for number in list(self.launchers):
+                    self._hear(number, now)
+                process = self.by_pid.get(pid)
             if process is not None:
                 trees.send_group(pid, KILL)
             _, status, usage = os.wait4(pid, 0)
