@@ -8,8 +8,8 @@ from tidegate.engines.local import trees
 from tidegate.engines.local.cgroups import Cgroups, Place
 from tidegate.engines.local.poll import Poll
 from tidegate.engines.local.records import End, Key, Records
-from tidegate.engines.local.spawn import BadOrderError, Entries, Order
-from tidegate.engines.local.starts import KILL, Process, Starts, Tell
+from tidegate.engines.local.spawn import BadOrderError, Entries
+from tidegate.engines.local.starts import KILL, Process, Say, Starts
 
 TERM, CONT = 15, 18
 LAUNCHED_HELD_MS = 20
@@ -29,12 +29,12 @@ Message = dict[str, Any]
 class Jobs:
     """Every attempt that is not over, by its key; the places and devices they hold."""
 
-    def __init__(self, poll: Poll, starts: Starts, records: Records, cgroups: Cgroups, tell: Tell) -> None:
+    def __init__(self, poll: Poll, starts: Starts, records: Records, cgroups: Cgroups, say: Say) -> None:
         self.poll = poll
         self.starts = starts
         self.records = records
         self.cgroups = cgroups
-        self.tell = tell
+        self.say = say
         self.live: dict[Key, Run] = {}
         self.leaving: list[Run] = []
         self.held: deque[tuple[int, Run]] = deque()  # starts that are not told yet
@@ -59,9 +59,15 @@ class Jobs:
     def _launch(self, key: Key, message: Message, now: int) -> None:
         run = Run(self, key, message, now)
         try:
-            run.entries = Entries([*message["vars"], *self._take_gpus(run, message)])
-            run.place = self.cgroups.take(int(message.get("cpus", 0)), int(message.get("memory", 0)))
-            self.starts.start(run.process, self._order(run, message), now)
+            shared = self.environments[message["env"]]
+            entries = message["vars"]
+            if "gpus" in message:
+                entries.append(self._take_gpus(run, message["gpus"]))
+            run.entries = Entries(entries)
+            run.place = self.cgroups.take(message["cpus"], message["memory"])
+            record = (self.records.order(key), f"{key[0]} {key[1]}")
+            joins = () if run.place is None else run.place.joins
+            self.starts.start(run, record, joins, message["words"], shared, run.entries, now)
         except BadOrderError as error:
             self.release(run)
             self.end(End(*key, FAILED, CANNOT_RUN, why=f"it cannot be started: {error}"))
@@ -73,35 +79,15 @@ class Jobs:
             if run.place is not None and run.place.alarm >= 0:
                 self.poll.watch(run.place.alarm, run.out_of_memory)
 
-    def _order(self, run: "Run", message: Message) -> Order:
-        user = message.get("user")
-        return Order(
-            message["argv"],
-            self.environments[message["env"]] + run.entries,
-            self.records.order(run.key),
-            f"{run.key[0]} {run.key[1]}",
-            () if run.place is None else run.place.joins,
-            None if user is None else (user[0], user[1], user[2]),
-            message.get("umask", 0o022),
-            message.get("cwd", "/"),
-            message.get("output", ""),
-            message.get("append", False),
-            message.get("stdin", ""),
-            message.get("stdout", ""),
-            message.get("stderr", ""),
-        )
-
-    def _take_gpus(self, run: "Run", message: Message) -> list[str]:
+    def _take_gpus(self, run: "Run", wanted: list[tuple[list[str], int]]) -> str:
         """The lowest free devices of each node, for this attempt alone."""
-        if "gpus" not in message:
-            return []
-        for devices, count in message["gpus"]:
+        for devices, count in wanted:
             free = [device for device in devices if device not in self.gpus_taken]
             if len(free) < count:
                 raise LookupError(f"{count} GPUs are wanted, {len(free)} of {len(devices)} are free")
             run.gpus += free[:count]
             self.gpus_taken.update(free[:count])
-        return [f"CUDA_VISIBLE_DEVICES={','.join(run.gpus)}"]
+        return f"CUDA_VISIBLE_DEVICES={','.join(run.gpus)}"
 
     def halt(self, message: Message, now: int) -> None:
         key = (int(message["task"]), int(message["attempt"]))
@@ -130,16 +116,13 @@ class Jobs:
         self.tell_end(end)
 
     def tell_end(self, end: End) -> None:
-        if end.outcome == REFUSED:
-            self.tell({"is": "refused", "task": end.task, "attempt": end.attempt, "why": end.why})
-        else:
-            self.tell({"is": "ended", **end._asdict()})
+        self.say(end.line())
 
     def tell_launched(self, now: int) -> None:
         while self.held and self.held[0][0] <= now:
             _, run = self.held.popleft()
             if not run.over:
-                self.tell({"is": "launched", "task": run.key[0], "attempt": run.key[1], "pid": run.process.pid})
+                self.say(f'{{"is":"launched","task":{run.key[0]},"attempt":{run.key[1]},"pid":{run.pid}}}\n')
         if self.held:
             self.poll.at(self.held[0][0], self.tell_launched)
 
@@ -164,24 +147,28 @@ class Jobs:
             run.leave(now)
 
 
-class Run:
+class Run(Process):
     """One attempt, from its order until nothing of it is left."""
 
+    __slots__ = (
+        "end", "entries", "gpus", "grace_ms", "jobs", "key", "kill_at", "leaving_since", "limit_ms", "ordered",
+        "outcome", "place", "stuck",
+    )  # fmt: skip
+
     def __init__(self, jobs: Jobs, key: Key, message: Message, now: int) -> None:
+        super().__init__()
         self.jobs = jobs
         self.key = key
-        self.process = Process(self)
         self.place: Place | None = None
         self.gpus: list[str] = []
         self.entries: Entries
         self.ordered = now
-        self.limit_ms = int(message.get("limit_ms", 0))
-        self.grace_ms = int(message.get("grace_ms", 0))
+        self.limit_ms: int = message["limit_ms"]
+        self.grace_ms: int = message["grace_ms"]
         self.outcome = ""  # decided here, not by how the process ended
         self.kill_at: int | None = None
         self.end = End(*key, COMPLETED)
         self.leaving_since: int | None = None
-        self.over = False
         self.stuck = False
 
     # -- beginning ---------------------------------------------------------------------------------------
@@ -194,7 +181,7 @@ class Run:
             self._tell_to_end(now)
 
     def tell_launched(self, now: int) -> None:
-        if self.process.pid:
+        if self.pid:
             if not self.jobs.held:
                 self.jobs.poll.at(now + LAUNCHED_HELD_MS, self.jobs.tell_launched)
             self.jobs.held.append((now + LAUNCHED_HELD_MS, self))
@@ -218,7 +205,7 @@ class Run:
         if self.kill_at is None or now + grace_ms < self.kill_at:
             self.kill_at = now + grace_ms
             self.jobs.poll.at(self.kill_at, self._kill, self)
-        if first and self.process.pid and self.leaving_since is None:
+        if first and self.pid and self.leaving_since is None:
             self._tell_to_end(now)
 
     def out_of_memory(self, now: int) -> None:
@@ -236,10 +223,10 @@ class Run:
         trees.send(pids, CONT)  # one that is stopped hears nothing else
 
     def _kill(self, _now: int) -> None:
-        if not self.process.pid:
+        if not self.pid:
             return  # it is told as soon as it begins
         if self.leaving_since is None:
-            trees.send_group(self.process.pid, KILL)
+            trees.send_group(self.pid, KILL)
         if self.place is not None:
             self.jobs.cgroups.kill(self.place)
             return
@@ -254,8 +241,8 @@ class Run:
     def _processes(self) -> list[int]:
         if self.place is not None:
             return self.jobs.cgroups.processes(self.place)
-        marks = self.entries.has(*MARKS)
-        found = trees.family(self.process.pid, marks, gone=self.leaving_since is not None)
+        marks = self.entries.marks(*MARKS)
+        found = trees.family(self.pid, marks, gone=self.leaving_since is not None)
         if len(self.jobs.live) == 1 and self.leaving_since is not None:
             # Whoever hides from us without a name, a session and a parent can only be of this job.
             found += [pid for pid in self.jobs.strangers() or () if trees.seen(pid)]
@@ -274,9 +261,9 @@ class Run:
             usage.ru_oublock // 2,
         )
         self.end = End(*self.key, COMPLETED if code == 0 else FAILED, code, signal, used)
-        if self.process.code:
-            outcome, code = (REFUSED, 0) if self.process.code == MACHINE_FAULT else (FAILED, self.process.code)
-            self.end = End(*self.key, outcome, code, why=self.process.why)
+        if self.code:
+            outcome, code = (REFUSED, 0) if self.code == MACHINE_FAULT else (FAILED, self.code)
+            self.end = End(*self.key, outcome, code, why=self.why)
         self.leaving_since = now
         self.leave(now, first=True)
 
@@ -305,9 +292,9 @@ class Run:
         """What the limits have to say about how it ended."""
         cgroups, place, end = self.jobs.cgroups, self.place, self.end
         if place is not None and end.used != NOT_KNOWN:
-            cpu_ms, peak_kib, *rest = end.used
-            peak = cgroups.peak_kib(place)
-            end = end._replace(used=(max(cpu_ms, cgroups.cpu_ms(place)), peak if peak >= 0 else peak_kib, *rest))
+            cpu_ms, peak_kib, read_kib, written_kib = end.used
+            cpu_ms, peak = max(cpu_ms, cgroups.cpu_ms(place)), cgroups.peak_kib(place)
+            end = end._replace(used=(cpu_ms, peak if peak >= 0 else peak_kib, read_kib, written_kib))
             if not self.outcome and cgroups.out_of_memory(place, end.signal):
                 self.outcome = OUT_OF_MEMORY
         if self.outcome and end.outcome != REFUSED:

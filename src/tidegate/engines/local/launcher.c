@@ -11,8 +11,8 @@
  * A frame is three numbers in native order (length of the rest of the frame, count of arguments, count of
  * environment entries) and then these as strings, each ended by a NUL. launcher.py takes the same arguments.
  *
- *   serial  record  name  keeper-pid  count-of-cgroups  cgroup.procs...  uid  gid  groups  umask  oom  cwd
- *   output  append  stdin  stdout  stderr  argv...
+ *   serial  record  name  keeper-pid  oom  count-of-cgroups  cgroup.procs...        from the keeper
+ *   uid  gid  groups  umask  cwd  output  append  stdin  stdout  stderr  argv...      from the server
  *
  * An empty string is "none" or "leave as it is". Replies: "+SERIAL PID", "=SERIAL" (claimed before, nothing was
  * started), "-SERIAL WHY" (no process could be made), "!SERIAL CODE WHY" from the process itself. A code of 125 is the machine's fault, 126 and 127 are the job's.
@@ -167,18 +167,18 @@ static void run(char **argv, char **environment)
 static _Noreturn void job(char **arg, char **environment)
 {
 	serial = arg[0];
-	long groups_to_join = atol(arg[4]);
+	const char *oom = arg[4];
+	long groups_to_join = atol(arg[5]);
 	setsid();
 	if (*arg[1])
 		claim(arg[1], arg[2], atol(arg[3]));
-	arg += 5;
-	for (; groups_to_join > 0; groups_to_join--)
+	for (arg += 6; groups_to_join > 0; groups_to_join--)
 		write_to(*arg++, "0", "join");
 	long uid = *arg[0] ? atol(arg[0]) : -1, gid = *arg[1] ? atol(arg[1]) : -1;
-	const char *groups = arg[2], *oom = arg[4], *cwd = arg[5], *in = arg[8], *out = arg[9], *err = arg[10];
+	const char *groups = arg[2], *cwd = arg[4], *in = arg[7], *out = arg[8], *err = arg[9];
 	mode_t mask = (mode_t)strtol(arg[3], NULL, 8);
-	char *output = arg[6];
-	int append = *arg[7] == '1';
+	char *output = arg[5];
+	int append = *arg[6] == '1';
 	if (*oom)
 		write_to("/proc/self/oom_score_adj", oom, "reset");
 	if (*output) {
@@ -204,7 +204,7 @@ static _Noreturn void job(char **arg, char **environment)
 	}
 	if (*err)
 		put(*out && !strcmp(out, err) ? 1 : open_theirs(err, append), 2);
-	run(arg + 11, environment);
+	run(arg + 10, environment);
 	_exit(CANNOT_RUN);
 }
 

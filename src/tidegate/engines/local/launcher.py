@@ -5,9 +5,9 @@ replies on descriptor 4. Every name of the environment carries a prefix, so that
 interpreter or its libraries, which may still be root's; the prefix goes before the job sees it.
 """
 
-import _signal
 import errno
 import os
+import signal
 import sys
 import time
 
@@ -55,13 +55,14 @@ def write_to(path: str, text: bytes, doing: str) -> None:
 
 
 def make_directories(path: str) -> None:
-    place, missing = os.path.split(path)[0], []  # noqa: PTH206 - as above
+    missing: list[str] = []
+    place = os.path.split(path)[0]
     while len(missing) < DIRECTORIES_MADE_MAX and not os.access(place, os.F_OK):
         missing.append(place)
-        place = os.path.split(place)[0]  # noqa: PTH206 - as above
+        place = os.path.split(place)[0]
     for place in reversed(missing):
         try:
-            os.mkdir(place, 0o711)  # noqa: PTH102 - as above
+            os.mkdir(place, 0o711)
         except FileExistsError:
             pass
 
@@ -111,8 +112,8 @@ def redirect(stdin: str, stdout: str, stderr: str, append: bool) -> None:
 
 
 def run(argv: list[str]) -> None:
-    for ignored in (_signal.SIGPIPE, _signal.SIGXFSZ):  # by this interpreter; the job would inherit it
-        _signal.signal(ignored, _signal.SIG_DFL)
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by this interpreter; the job would inherit it
+        signal.signal(ignored, signal.SIG_DFL)
     environment = {name.removeprefix(PREFIX): value for name, value in os.environb.items() if name[:1] == PREFIX}
     try:
         os.execvpe(argv[0], argv, environment)
@@ -126,13 +127,13 @@ def run(argv: list[str]) -> None:
 
 
 def job(arguments: list[str]) -> None:
-    _, record, name, keeper, count = arguments[:5]
+    _, record, name, keeper, oom, count = arguments[:6]
     if record:
         claim(record, name, int(keeper))
-    cgroups, rest = arguments[5 : 5 + int(count)], arguments[5 + int(count) :]
+    cgroups, rest = arguments[6 : 6 + int(count)], arguments[6 + int(count) :]
     for procs in cgroups:
         write_to(procs, b"0", "join")
-    uid, gid, groups, umask, oom, cwd, output, append, stdin, stdout, stderr, *argv = rest
+    uid, gid, groups, umask, cwd, output, append, stdin, stdout, stderr, *argv = rest
     if oom:
         write_to("/proc/self/oom_score_adj", oom.encode(), "reset")
     if output:

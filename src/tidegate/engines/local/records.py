@@ -20,11 +20,9 @@ NEW_AFTER = 1 << 18
 NEW_WHEN_EMPTY_AFTER = 1 << 16
 CLAIM_SIZE = 40
 
-encode = json.JSONEncoder(separators=(",", ":")).encode
-
 
 class End(NamedTuple):
-    """How an attempt ended, as it is kept and told."""
+    """How an attempt ended. What is kept is what is told."""
 
     task: int
     attempt: int
@@ -33,6 +31,17 @@ class End(NamedTuple):
     signal: int = 0
     used: tuple[int, int, int, int] = (-1, -1, -1, -1)  # cpu_ms, peak_kib, read_kib, written_kib
     why: str = ""
+
+    def line(self) -> str:
+        task, attempt, outcome, code, signal, used, why = self
+        return (
+            f'{{"is":"ended","task":{task},"attempt":{attempt},"outcome":"{outcome}","code":{code},'
+            f'"signal":{signal},"used":[{used[0]},{used[1]},{used[2]},{used[3]}],"why":{quoted(why)}}}\n'
+        )
+
+
+def quoted(text: str) -> str:
+    return json.dumps(text) if text else '""'
 
 
 class Claim(NamedTuple):
@@ -63,7 +72,7 @@ class Records:
     def _read(self) -> list[Claim]:
         """The ends of earlier keepers, and the claims of theirs that have no end."""
         claims: dict[Key, Claim] = {}
-        for name in sorted(os.listdir(self.place)):  # noqa: PTH208 - pathlib is not for the keeper
+        for name in sorted(os.listdir(self.place)):
             number = name.removeprefix(RECORD)
             if name == number or not number.isdecimal():
                 continue
@@ -106,7 +115,7 @@ class Records:
     def _remove(self, number: int) -> None:
         del self.open_keys[number]
         try:
-            os.unlink(self.path(number))  # noqa: PTH108 - as above
+            os.unlink(self.path(number))
         except OSError:
             pass  # a successor would only repeat what was heard
 
@@ -129,7 +138,7 @@ class Records:
         while self.unwritten:
             number = self.unwritten[0][0]
             ends = [end for other, end in self.unwritten if other == number]
-            if not self._append(number, "".join(encode(end) + "\n" for end in ends).encode()):
+            if not self._append(number, "".join([end.line() for end in ends]).encode()):
                 return False
             self.unwritten = [(other, end) for other, end in self.unwritten if other != number]
         self.trouble = ""
@@ -192,10 +201,10 @@ def lines_of(path: str) -> list[Claim | End]:
                 task, attempt, pid, up_ms = map(int, line[2:].split())
                 found.append(Claim((task, attempt), pid, up_ms))
             elif line:
-                task, attempt, outcome, code, signal, used, why = json.loads(line)
-                cpu_ms, peak_kib, read_kib, written_kib = used
-                end = End(task, attempt, outcome, code, signal, (cpu_ms, peak_kib, read_kib, written_kib), why)
-                found.append(end)
-        except (ValueError, TypeError):
+                end = json.loads(line)
+                cpu_ms, peak_kib, read_kib, written_kib = end.pop("used")
+                del end["is"]
+                found.append(End(used=(cpu_ms, peak_kib, read_kib, written_kib), **end))
+        except (ValueError, TypeError, LookupError, AttributeError):
             continue
     return found

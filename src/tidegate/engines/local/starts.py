@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from tidegate.engines.local import trees
 from tidegate.engines.local.poll import Poll
-from tidegate.engines.local.spawn import Launcher, Order
+from tidegate.engines.local.spawn import Entries, Launcher
 
 KILL = 9
 FAILED_FROM = 125
@@ -15,34 +15,42 @@ HEARD_AFTER_MS = 20
 LAUNCHER_GONE = "the launcher was ended from outside before it started this; nothing of it ran"
 
 
+Say = Callable[[str], None]
+"""Takes a line, with its end, for the server."""
+
+
 class Process:
     """What was ordered. `code` and `why` tell of a failure before the exec."""
 
-    def __init__(self, owner: "Owner") -> None:
-        self.owner = owner
-        self.order: tuple[int, int] = (0, 0)  # launcher and serial
+    __slots__ = ("code", "order", "over", "pid", "why")
+
+    def __init__(self) -> None:
+        self.order = (0, 0)  # launcher and serial
         self.pid = 0
         self.code = 0
         self.why = ""
+        self.over = False
 
+    def started(self, now: int) -> None:
+        raise NotImplementedError
 
-class Owner(Protocol):
-    def started(self, now: int) -> None: ...
+    def not_started(self, why: str, now: int) -> None:
+        raise NotImplementedError
 
-    def not_started(self, why: str, now: int) -> None: ...
-
-    def ended(self, status: int, usage: Any, now: int) -> None: ...
+    def ended(self, status: int, usage: Any, now: int) -> None:
+        raise NotImplementedError
 
     def claimant(self) -> int:
         """The process that has claimed it, or 0: asked when the launcher died before it told."""
-        ...
+        return 0
 
 
 class Starts:
     def __init__(self, poll: Poll, program: str, oom: str) -> None:
         self.poll = poll
         self.program = program
-        self.oom = oom
+        self.oom = oom  # what a job's oom_score_adj is set back to; "" where it needs no setting
+        self.pid = str(os.getpid())
         self.launcher: Launcher | None = None
         self.launchers: dict[int, Launcher] = {}  # by number, the dead ones too until nobody holds their socket
         self.number = 0
@@ -53,11 +61,14 @@ class Starts:
         self.hearing = False  # it is known when replies are read next
         self.over = False
 
-    def start(self, process: Process, order: Order, now: int) -> None:
+    def start(
+        self, process: Process, record: tuple[str, str], joins: tuple[str, ...], theirs: list[str],
+        shared: Entries, own: Entries, now: int,
+    ) -> None:  # fmt: skip
         """OSError or BadOrderError: nothing was started, and nothing will be told of it."""
         launcher = self.launcher or self._new_launcher()
-        serial = launcher.start(order)
-        process.order = (self.number, serial)
+        ours = [*record, self.pid, self.oom, str(len(joins)), *joins]
+        process.order = (self.number, launcher.start(ours, theirs, shared, own))
         self.ordered[process.order] = process
         self.unborn += 1
         if not self.hearing:
@@ -72,7 +83,7 @@ class Starts:
             self.poll.when_writable(launcher.requests.fileno(), None if done else self.hand_over)
 
     def _new_launcher(self) -> Launcher:
-        launcher = Launcher(self.program, self.oom)
+        launcher = Launcher(self.program)
         self.number += 1
         number = self.number
         self.launcher = self.launchers[number] = launcher
@@ -113,7 +124,7 @@ class Starts:
         process.pid = pid
         self.unborn -= 1
         self.by_pid[pid] = process
-        process.owner.started(now)
+        process.started(now)
         if pid in self.early:
             status, usage = self.early.pop(pid)
             self._ended(process, status, usage, now)
@@ -123,7 +134,7 @@ class Starts:
     def _stillborn(self, process: Process, why: str, now: int) -> None:
         del self.ordered[process.order]
         self.unborn -= 1
-        process.owner.not_started(why, now)
+        process.not_started(why, now)
 
     def _launcher_died(self, number: int, now: int) -> None:
         """Its children live on. Who had claimed is known by the claim; of the rest the closed socket tells."""
@@ -140,7 +151,7 @@ class Starts:
     def _adopt(self, number: int, now: int) -> None:
         for (launcher, _), process in list(self.ordered.items()):
             if launcher == number and not process.pid:
-                claimant = process.owner.claimant()
+                claimant = process.claimant()
                 if claimant:
                     self._born(process, claimant, now)
 
@@ -202,11 +213,8 @@ class Starts:
             self._hear(process.order[0], now)  # it may have said why just before it ended
         self.by_pid.pop(process.pid, None)
         self.ordered.pop(process.order, None)
-        process.owner.ended(status, usage, now)
+        process.ended(status, usage, now)
 
     def known(self) -> set[int]:
         """The children of the keeper that are somebody's first process, or launchers."""
         return {*self.by_pid, *(launcher.pid for launcher in self.launchers.values())}
-
-
-Tell = Callable[[dict[str, Any]], None]

@@ -76,7 +76,7 @@ def _remove(record: str) -> None:
     bases = [base for base in read(record).split("\n") if base]
     for directory in [*leftover(record), *dict.fromkeys(bases)]:
         try:
-            os.rmdir(directory)  # noqa: PTH106 - pathlib is not for the keeper
+            os.rmdir(directory)
         except OSError:
             pass
     left = [base for base in dict.fromkeys(bases) if os.access(base, os.F_OK)]
