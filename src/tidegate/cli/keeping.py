@@ -21,13 +21,13 @@ def backup(options: Options) -> int:
 
 
 def restore(options: Options) -> int:
-    return keep(options, "tidegate.app.keep:restore")
+    return keep(options, "tidegate.app.keep:restore", force=options.force)
 
 
-def keep(options: Options, target: str) -> int:
+def keep(options: Options, target: str, **more: bool) -> int:
     home, file = home_of(options), os.path.abspath(options.words[0])
     try:
-        said = late(target)(home, file)
+        said = late(target)(home, file, **more)
     except (OSError, ValueError, late("tidegate.app:JournalError")) as error:
         raise FailureError(str(error)) from None
     if options.json:
@@ -87,9 +87,10 @@ COMMANDS = {
     ),
     "restore": Command(
         "restore",
-        "Makes a home of a backup. The home must be empty, or its server down and its journal moved away.",
+        "Lets a home go on from a backup; its server must be down. A journal that is there is kept beside.",
         restore,
         *ABOUT_HOME,
+        flag("--force", "also where the home has events that the backup has not"),
         words="FILE",
         least=1,
         most=1,
