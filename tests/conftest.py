@@ -11,9 +11,11 @@ from hypothesis import settings
 import tidegate
 
 ROOT = Path(__file__).resolve().parent.parent
-TRACES = Path(os.environ.get("TIDEGATE_SHARED", ROOT.parent / "shared")) / "traces"
+SHARED = Path(os.environ.get("TIDEGATE_SHARED", ROOT.parent / "shared"))
+TRACES = SHARED / "traces"
 MISSING = "real trace missing: "
-LOUD = (MISSING, "compiled kernel not tested: ")
+NO_SLURM = "real Slurm missing: "
+LOUD = (MISSING, NO_SLURM, "compiled kernel not tested: ")
 
 # Processes that a test starts import the tidegate that the test does: the sources, or the installed copy.
 if Path(tidegate.__file__).is_relative_to(ROOT / "src"):

@@ -9,6 +9,7 @@ from typing import Protocol
 from tidegate.model.commands import Command, Refused
 from tidegate.model.engine import Directive, Report
 from tidegate.model.events import Event
+from tidegate.model.history import Ending
 
 
 class Clock(Protocol):
@@ -21,19 +22,57 @@ class Clock(Protocol):
         ...
 
 
+class JournalError(Exception):
+    """The journal cannot be read or written; the message says what is wrong and what to do."""
+
+
+class JournalFullError(JournalError):
+    """There is no room now: the same `flush`, later, may succeed."""
+
+
 class Journal(Protocol):
-    def append(self, events: Sequence[Event]) -> None:
-        """Takes the events in order; they are safe only after the next `flush`."""
+    keeps_history: bool  # whoever applies events calls `record` too
+
+    @property
+    def seq(self) -> int:
+        """The number of the last event that is safe; the first event is number 1."""
         ...
 
-    def flush(self) -> None: ...
+    def append(self, events: Sequence[Event]) -> None:
+        """Takes the events in order; they are safe only after the next `flush`. Never fails."""
+        ...
+
+    def flush(self) -> None:
+        """All or nothing. After a JournalError nothing was written and nothing forgotten: call it again, or stop."""
+        ...
 
     def close(self) -> None:
         """Flushes; nothing is appended after it."""
         ...
 
     def read(self, after: int = 0) -> Iterator[Event]:
-        """The events from number `after` + 1 on."""
+        """The safe events from number `after` + 1 on."""
+        ...
+
+    # -- the history: what of the events is asked for later, as rows --------------------------------------
+
+    @property
+    def recorded(self) -> int:
+        """What ended by the events up to this number is in the history, safely."""
+        ...
+
+    def record(self, endings: Sequence[Ending], upto: int) -> None:
+        """All that ended by the events after the last call and up to number `upto`. Never fails."""
+        ...
+
+    # -- snapshots: a fold may begin at one ---------------------------------------------------------------
+
+    def snapshots(self) -> Iterator[tuple[int, bytes]]:
+        """(number of its last event, the state), newest first; empty octets where it is damaged."""
+        ...
+
+    def keep_snapshot(self, seq: int, body: bytes) -> None:
+        """Keeps it beside the one before, and lets go of older ones."""
         ...
 
 

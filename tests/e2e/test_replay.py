@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tidegate.journals.sqlite import SqliteJournal
-from tidegate.loop.loop import recover
+from tidegate.loop.recovery import recover
 from tidegate.world.check import check
 
 FIELDS = {

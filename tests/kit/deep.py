@@ -37,6 +37,21 @@ def _pool(pool: Pool) -> dict[str, Any]:
     return state
 
 
+def without_traces(state: dict[str, Any]) -> dict[str, Any]:
+    """What a snapshot gives back: all but the names of lanes, which of them changed, and counts nobody reads."""
+    return {**state, "pools": {name: _settled(pool) for name, pool in state["pools"].items()}}
+
+
+def _settled(pool: dict[str, Any]) -> dict[str, Any]:
+    told = {name: value for name, value in pool.items() if name not in {"changed", "fresh", "lane_serial"}}
+    told["lanes"] = {key: jobs for key, _, jobs in pool["lanes"]}
+    told["kinds"] = dict(pool["kinds"])
+    told["tried"] = dict(pool["tried"])
+    if pool["unit"] is None:
+        told["free_units"] = told["units_free"] = told["open_rows"] = None
+    return told
+
+
 def _plain(value: dict[Any, Any] | list[Any]) -> list[Any]:
     return list(value.items()) if isinstance(value, dict) else list(value)
 

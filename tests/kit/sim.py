@@ -1,28 +1,31 @@
 """A whole cluster in one object: the real loop between a faulty engine and a scripted inbox, watched closely."""
 
+from collections import Counter
 from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import islice
 
 import msgspec
 
-from tests.kit.deep import deep, difference
+from tests.kit.deep import deep, difference, without_traces
 from tests.kit.faulty_engine import CALM, FaultyEngine
 from tests.kit.ledger import Ledger
 from tests.kit.slow_decide import slow_decide
 from tidegate.core.decide import decide
 from tidegate.core.memo import Memo
 from tidegate.journals.memory import MemoryJournal
-from tidegate.loop.loop import Cadence, Loop, recover
-from tidegate.model.base import ARRAY_BITS
+from tidegate.loop.loop import Cadence, Loop
+from tidegate.loop.recovery import keep_snapshot, recover
+from tidegate.model.base import ARRAY_BITS, task_key
 from tidegate.model.commands import ChangePolicy, Command, Refused, Release, SetNode
 from tidegate.model.events import CycleRan, Event, JobStarted
-from tidegate.model.jobs import Job
+from tidegate.model.jobs import Job, Outcome
 from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import PolicySpec
 from tidegate.policy.order import moves_with_time
 from tidegate.world.apply import apply
 from tidegate.world.check import check
+from tidegate.world.snapshot import dump, load
 from tidegate.world.world import World
 
 TURNS_AT_ONE_TIME_MAX = 500
@@ -122,7 +125,7 @@ class Sim:
         self.cadence = cadence
         self.clock = StepClock()
         self.inbox = ScriptedInbox()
-        self.journal = MemoryJournal()
+        self.journal = MemoryJournal(history=True)
         self.ledger = Ledger()
         self.booked = 0
         self.overfull = False  # a node was made smaller than what ran there
@@ -168,9 +171,27 @@ class Sim:
 
     def restart(self) -> None:
         """The writer dies and folds the journal; the engine has not noticed."""
-        live = deep(self.world)
-        world = recover(self.journal)
-        assert not difference(live, deep(world)), difference(live, deep(world))
+        live, world = deep(self.world), recover(self.journal)
+        found = deep(world)
+        if self.journal.kept:
+            live, found = without_traces(live), without_traces(found)
+        assert not difference(live, found), difference(live, found)
+        self._go_on(world)
+
+    def keep_snapshot(self) -> None:
+        keep_snapshot(self.journal, self.world)
+
+    def restart_from_snapshot(self) -> None:
+        """As of now: nothing is left to fold."""
+        world = load(dump(self.world))
+        live, found = without_traces(deep(self.world)), without_traces(deep(world))
+        assert not difference(live, found), difference(live, found)
+        assert world.full_digest() == self.world.full_digest()
+        self._go_on(world)
+
+    def _go_on(self, world: World) -> None:
+        found = check(world, may_be_overfull=self.overfull)
+        assert not found, found
         self.loop = self._new_loop(world)
         self.loop.digests = self.digests
 
@@ -183,6 +204,7 @@ class Sim:
         assert self.inbox.open == 0, "a command was taken and not answered"
         assert world.runs.keys() == ledger.live.keys()
         assert {task >> ARRAY_BITS for task in (*ledger.waiting, *ledger.live)} == world.jobs.keys()
+        assert world.notices.keys() == ledger.notices
         if not self.overfull:
             self._nodes_hold()
 
@@ -220,6 +242,7 @@ class Sim:
     def drain(self) -> None:
         """No more faults, every node up and every hold released: everything ends, and nothing is left behind."""
         self.engine.faults = CALM
+        self.engine.spoiled.clear()
         self.engine.return_nodes(self.now)
         self.send(*(SetNode(node) for node in self.nodes.values()))
         self.send(*(Release(job) for job, parked in self.world.parked.items() if parked.held))
@@ -235,12 +258,30 @@ class Sim:
 
     def _nothing_left(self) -> None:
         world, ledger = self.world, self.ledger
-        left = {name for name in ("jobs", "runs", "arrays", "attempts", "promises", "parked", "halting", "strays",
-                                  "dependents", "launching", "ripe", "timers") if getattr(world, name)}  # fmt: skip
+        left = {name for name in ("jobs", "runs", "arrays", "tries", "promises", "parked", "halting", "strays",
+                                  "dependents", "environments", "env_users", "failed_on", "launching", "notices",
+                                  "ripe", "timers") if getattr(world, name)}  # fmt: skip
         assert not left, {name: getattr(world, name) for name in left}
         assert not ledger.waiting
         assert not ledger.live
+        self._history_holds()
         for pool in world.pools.values():
             assert not pool.lanes
             assert not pool.end_times
             assert pool.free.tolist() == pool.total.tolist()
+
+    def _history_holds(self) -> None:
+        """Each task has one final row, and each attempt that was started has one row."""
+        final: dict[int, Outcome] = {}
+        over = Counter[tuple[int, int]]()
+        for row in self.journal.endings:
+            for index in row.indices:
+                task = task_key(row.job.id, index)
+                if row.final:
+                    assert task not in final, f"task {task} ends twice in the history"
+                    final[task] = row.outcome
+                if row.start_ms >= 0:
+                    over[task, row.attempt] += 1
+        assert final == self.ledger.outcome
+        started = {(event.task, event.attempt) for event in self.journal.events if isinstance(event, JobStarted)}
+        assert over == dict.fromkeys(started, 1)

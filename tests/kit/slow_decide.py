@@ -12,7 +12,7 @@ from tests.kit.slow_placer import Amounts, Chosen, chunks_on, place
 from tidegate.model.base import ARRAY_BITS, Value
 from tidegate.model.events import JobStarted, Placement, Promise
 from tidegate.model.jobs import Job
-from tidegate.model.nodes import Node
+from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import CandidateOrder, FitBy, OrderBy, PolicySpec
 from tidegate.policy import SHARE_BITS
 from tidegate.world.world import World
@@ -35,7 +35,13 @@ class Room:
     def __init__(self, world: World, pool: str, now: int) -> None:
         self.now = now
         self.by: FitBy = world.policy.fit.by
-        self.nodes: list[Node] = world.pools[pool].nodes
+        busy = {name for run in world.runs.values() for name, _ in run.nodes}
+        self.nodes: list[Node] = [  # one that is tried takes one run at a time
+            replace(node, state=NodeState.DRAINED)
+            if node.name in busy and node.name in world.suspects and world.suspects[node.name].tried
+            else node
+            for node in world.pools[pool].nodes
+        ]
         self.counted = world.pools[pool].counted
         self.booked: list[Booking] = []
         for run in world.runs.values():
@@ -188,7 +194,8 @@ class _Slow:
         if chosen is None:
             return False
         self.room.book(job, self.now, chosen)
-        attempt = self.world.attempts.get(task, 0) + 1
+        known = self.world.tries.get(task)
+        attempt = known.attempt + 1 if known else 1
         end = self.now + job.estimate_ms
         backfilled = bool(self.promises)
         self.starts.append(JobStarted(self.now, task, attempt, end, self.room.names(chosen), backfilled))
@@ -233,7 +240,8 @@ def waiting(world: World, pool: str) -> Iterator[tuple[Job, int]]:
                 yield job, job.id << ARRAY_BITS
             continue
         state = world.arrays[job.id]
-        indices = (*state.returned, *array.indices[state.started :])
+        ahead = [index for index in array.indices[state.started :] if index not in state.skipped]
+        indices = (*state.returned, *ahead)
         may = array.at_once_max - state.running if array.at_once_max else len(indices)
         for index in indices[: max(0, may)]:
             yield job, job.id << ARRAY_BITS | index

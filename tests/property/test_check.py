@@ -14,6 +14,7 @@ from tidegate.model.jobs import Array, JobSpec, Shape, amounts
 from tidegate.model.policy import DEPTH_ALL, Backfill, PolicySpec
 from tidegate.world.check import check
 from tidegate.world.pool import Pool
+from tidegate.world.records import Tries
 from tidegate.world.world import World
 
 
@@ -64,7 +65,7 @@ FAULTS: dict[str, Callable[[World, Pool], object]] = {
     "a job": lambda world, _: world.jobs.pop(first(world.jobs)),
     "an array": lambda world, _: world.arrays.clear(),
     "a parked job": lambda world, _: world.parked.popitem(),
-    "attempts": lambda world, _: world.attempts.update({first(world.runs): 1}),
+    "tries": lambda world, _: world.tries.update({first(world.runs): Tries(1, 1, 0, 0)}),
     "the next id": lambda world, _: setattr(world, "next_job", 1),
     "the digest": lambda world, _: setattr(world.digest, "total", world.digest.total + 1),
     "a wanted stray": lambda world, _: world.strays.update({(first(world.runs), 1): 1}),

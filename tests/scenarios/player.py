@@ -3,20 +3,23 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from tests.scenarios.scenario import Scenario, commands_of, nodes_of, policy_of, submit_of, task_of
+from msgspec.structs import replace
+
+from tests.scenarios.engine import Engine
+from tests.scenarios.scenario import Scenario, commands_of, listed, nodes_of, policy_of, submit_of, task_of
 from tidegate.core.accept import accept
 from tidegate.core.memo import Memo
-from tidegate.engines.virtual import VirtualEngine
 from tidegate.journals.memory import MemoryJournal
 from tidegate.lab.ports import VirtualClock
-from tidegate.loop.loop import Cadence, Loop, recover
+from tidegate.loop.loop import Cadence, Loop
+from tidegate.loop.recovery import recover
 from tidegate.model import events as ev
 from tidegate.model.base import index_of, job_of
 from tidegate.model.commands import ChangePolicy, Command, Refused, SetNode
-from tidegate.model.engine import Ended, Report
-from tidegate.model.jobs import Outcome
+from tidegate.model.nodes import Node
 from tidegate.wire.units import format_duration, parse_duration
 from tidegate.world.check import check
+from tidegate.world.snapshot import dump, load
 from tidegate.world.world import World
 
 TURNS_MAX = 10_000
@@ -51,24 +54,6 @@ class Script:
         return self.coming[0][0] if self.coming else None
 
 
-class Engine:
-    """A virtual engine some of whose jobs fail."""
-
-    def __init__(self, scenario: Scenario) -> None:
-        run_ms = {job.id: parse_duration(job.run) for job in scenario.jobs}
-        self.virtual = VirtualEngine(lambda task, _: run_ms[job_of(task)])
-        self.deliver, self.next_at = self.virtual.deliver, self.virtual.next_at
-        self.failing = {job.id for job in scenario.jobs if job.fails}
-
-    def reports(self, now: int) -> Sequence[Report]:
-        return [
-            Ended(report.task, report.attempt, Outcome.FAILED, 1)
-            if isinstance(report, Ended) and report.outcome is Outcome.COMPLETED and job_of(report.task) in self.failing
-            else report
-            for report in self.virtual.reports(now)
-        ]
-
-
 class Journal:
     """A journal in memory that does not grow for ever."""
 
@@ -76,6 +61,13 @@ class Journal:
         self.memory = MemoryJournal()
         self.events = self.memory.events
         self.flush, self.close, self.read = self.memory.flush, self.memory.close, self.memory.read
+        self.record, self.keep_snapshot = self.memory.record, self.memory.keep_snapshot
+        self.snapshots = self.memory.snapshots
+        self.keeps_history, self.recorded = False, 0
+
+    @property
+    def seq(self) -> int:
+        return self.memory.seq
 
     def append(self, events: Sequence[ev.Event]) -> None:
         self.memory.append(events)
@@ -108,6 +100,7 @@ class Played:
         else:
             raise AssertionError(f"no end after {TURNS_MAX} turns, at {format_duration(loop.clock.now())}")
         self.refused = script.refused
+        self.notices = engine.notices
         self.arrays = {job.id for job in scenario.jobs if job.array}
 
     # -- reading the journal -----------------------------------------------------------------------------
@@ -143,6 +136,24 @@ class Played:
                 found[self.task(event.task)].append(format_duration(event.expected_end))
         return found
 
+    def nodes(self) -> dict[str, list[tuple[str, str, str]]]:
+        """node -> (when, state, why) of each change, without the first"""
+        known: dict[str, Node] = {}
+        found = defaultdict(list)
+        for event in self.journal.events:
+            match event:
+                case ev.NodeChanged(node=node) | ev.NodeSuspected(node=node) | ev.NodeTried(node=node):
+                    after = node
+                case ev.NodeCleared(name=name):
+                    after = replace(known[name], why="")
+                case _:
+                    continue
+            before = known.get(after.name)
+            known[after.name] = after
+            if before is not None and (before.state, before.why) != (after.state, after.why):
+                found[after.name].append((format_duration(event.at), after.state.value, after.why))
+        return found
+
     def ends(self) -> dict[str, tuple[str, str]]:
         """task, or job where what was left of it was dropped -> (when, outcome)"""
         found = {}
@@ -171,7 +182,11 @@ def differences(scenario: Scenario, played: Played) -> list[str]:
         ("expected to end", expect.estimates, played.estimates()),
     ):
         for task, times in wanted.items():
-            found += _differ(f"{task} {what}", [_time(one) for one in _list(times)], got.get(task, []))
+            found += _differ(f"{task} {what}", [_time(one) for one in listed(times)], got.get(task, []))
+    found += _nodes(scenario, played)
+    for job, outcomes in expect.notices.items():
+        told = [outcome.value for told, outcome in played.notices if told == int(job)]
+        found += _differ(f"notices of {job}", listed(outcomes), told)
     for name in {*expect.refused, *played.refused}:
         part, refusal = expect.refused.get(name), played.refused.get(name, "nothing")
         if part is None or part not in refusal:
@@ -180,11 +195,24 @@ def differences(scenario: Scenario, played: Played) -> list[str]:
     return found + (_differ("cycles cut by", expect.cuts, cuts) if expect.cuts is not None else [])
 
 
+def _nodes(scenario: Scenario, played: Played) -> Iterator[str]:
+    changes = played.nodes()
+    for name, wanted in scenario.expect.nodes.items():
+        pairs = [(_time(when), state) for when, _, state in (one.partition(" ") for one in listed(wanted))]
+        states = [(when, state) for when, state, _ in changes[name]]
+        new = [one for one, before in zip(states, [("", ""), *states], strict=False) if one[1] != before[1]]
+        yield from _differ(f"{name} is", pairs, new)
+    for name, part in scenario.expect.node_why.items():
+        given = [why for _, _, why in changes[name] if why][-1:]
+        if not given or part not in given[0]:
+            yield f"why of {name}: wanted {part!r}, got {given}"
+
+
 def _starts(scenario: Scenario, played: Played) -> Iterator[str]:
     expect, starts = scenario.expect, played.starts()
     order = [task for task, _ in ((played.task(event.task), event) for event in played.started())]
     for task, wanted in expect.starts.items():
-        pairs = [(_time(when), where) for when, _, where in (one.partition(" on ") for one in _list(wanted))]
+        pairs = [(_time(when), where) for when, _, where in (one.partition(" on ") for one in listed(wanted))]
         got = starts.get(task, [])
         shown = [(when, where if said else "") for (when, where), (_, said) in zip(got, pairs, strict=False)]
         yield from _differ(f"{task} starts", pairs, [*shown, *got[len(pairs) :]])
@@ -198,10 +226,6 @@ def _starts(scenario: Scenario, played: Played) -> Iterator[str]:
     if expect.backfilled is not None:
         ahead = [played.task(event.task) for event in played.started() if event.backfilled]
         yield from _differ("backfilled", expect.backfilled, ahead)
-
-
-def _list(said: str | list[str]) -> list[str]:
-    return said if isinstance(said, list) else [said]
 
 
 def _time(said: str) -> str:
@@ -220,7 +244,14 @@ def check_replay(scenario: Scenario, played: Played) -> list[str]:
     other = next((f"warm {warm}, cold {chilled}" for warm, chilled in pairs if warm != chilled), "")
     if other or len(played.journal.events) != len(cold.journal.events):
         found.append(f"cold caches decide otherwise: {other or 'one went on longer'}")
-    digests = (played.world.full_digest(), played.world.read_digest(), recover(played.journal).full_digest())
+    loaded = load(dump(played.world))
+    digests = (
+        played.world.full_digest(), played.world.read_digest(), recover(played.journal).full_digest(),
+        loaded.full_digest(),
+    )  # fmt: skip
     if len(set(digests)) > 1:
-        found.append(f"digests differ: live in full, live as kept, recovered: {digests}")
+        found.append(f"digests differ: live in full, live as kept, recovered, from a snapshot: {digests}")
+    unsound = check(loaded, may_be_overfull=True)
+    if unsound:
+        found.append(f"the snapshot is unsound: {unsound[0]}")
     return found

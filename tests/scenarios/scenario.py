@@ -7,8 +7,31 @@ import msgspec
 import yaml
 
 from tidegate.model.base import FOREVER_MS, task_key
-from tidegate.model.commands import Cancel, ChangePolicy, Command, Hold, Release, SetNode, SetNodeState, Submit
-from tidegate.model.jobs import After, AfterKind, Amounts, Array, JobSpec, Labels, Shape
+from tidegate.model.commands import (
+    Cancel,
+    ChangePolicy,
+    Command,
+    Hold,
+    Release,
+    Requeue,
+    SetNode,
+    SetNodeState,
+    Submit,
+)
+from tidegate.model.jobs import (
+    ANY_FAILURE,
+    After,
+    AfterKind,
+    Amounts,
+    Array,
+    Cause,
+    JobSpec,
+    Labels,
+    Retry,
+    RetryRule,
+    Shape,
+    Work,
+)
 from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import PolicySpec
 from tidegate.wire.policy_file import load_builtin, load_policy
@@ -33,6 +56,8 @@ class NodesData(Data):
     has: dict[str, int] = {}
     labels: dict[str, str] = {}
     state: NodeState = NodeState.UP
+    breaks: str = ""  # how every job ends here, until it is
+    mended: str = "100h"
 
 
 class JobData(Data, rename={"klass": "class"}):
@@ -61,6 +86,15 @@ class JobData(Data, rename={"klass": "class"}):
     losses_max: int = 3
     key: str = ""
     fails: bool = False  # its runs end as failed
+    ends: Words = []  # how each attempt ends: ok, exit 75, signal 9, oom, timeout, lost, refused; then all complete
+    reported_after: str = "0"  # so late the engine tells that it has ended
+    retries: int = 0
+    retry_on: Words = []  # exit, exit 75, exit 100-110, signal, signal 9, oom, timeout; []: exit and signal
+    backoff: str = "1s"
+    backoff_max: str = "10m"
+    notify: bool = False
+    env: str = ""  # the name of an environment,
+    brings: dict[str, str] = {}  # and what is in it
 
 
 class EventData(Data):
@@ -68,6 +102,7 @@ class EventData(Data):
 
     at: str
     cancel: str = ""  # a job, or a task: 3[1]
+    requeue: str = ""
     hold: int = 0
     release: int = 0
     node: str = ""  # goes to `state`
@@ -90,6 +125,9 @@ class Expected(Data):
     refused: dict[str, str] = {}  # what -> part of the refusal
     cuts: list[str] | None = None  # the counts that ran out, one a cycle
     backfilled: list[str] | None = None
+    nodes: dict[str, Words] = {}  # node -> "10m drained", and each later change of its state
+    node_why: dict[str, str] = {}  # node -> part of the last reason that was given for its state
+    notices: dict[str, Words] = {}  # job -> the outcome its notify command was told, each time
 
 
 class Scenario(Data):
@@ -156,19 +194,35 @@ def submit_of(said: JobData) -> Submit:
         expected_ms=parse_duration(said.expected),
         begin_ms=parse_duration(said.begin),
         deadline_ms=parse_duration(said.deadline) if said.deadline else FOREVER_MS,
-        after=tuple(_after(one) for one in _listed(said.after)),
+        after=tuple(_after(one) for one in listed(said.after)),
         array=Array(_indices(said.array), said.at_once_max) if said.array else None,
         held=said.held,
         losses_max=said.losses_max,
+        retry=_retry(said),
+        work=Work(("true",), env=said.env, notify="mail" if said.notify else "") if said.notify or said.env else None,
     )
-    return Submit(spec, said.id, said.key)
+    return Submit(spec, said.id, said.key, tuple(sorted(said.brings.items())))
+
+
+def _retry(said: JobData) -> Retry:
+    rules = tuple(_rule(one) for one in listed(said.retry_on)) or ANY_FAILURE
+    return Retry(said.retries, rules, parse_duration(said.backoff), parse_duration(said.backoff_max))
+
+
+CAUSES = {"exit": Cause.EXIT, "signal": Cause.SIGNAL, "oom": Cause.OUT_OF_MEMORY, "timeout": Cause.TIMED_OUT}
+
+
+def _rule(said: str) -> RetryRule:
+    word, _, codes = said.partition(" ")
+    low, _, high = codes.partition("-")
+    return RetryRule(CAUSES[word], int(low), int(high or low)) if codes else RetryRule(CAUSES[word])
 
 
 def _labels(where: dict[str, Words]) -> Labels:
-    return tuple(sorted((label, tuple(sorted(_listed(values)))) for label, values in where.items()))
+    return tuple(sorted((label, tuple(sorted(listed(values)))) for label, values in where.items()))
 
 
-def _listed(said: Words) -> list[str]:
+def listed(said: Words) -> list[str]:
     return said if isinstance(said, list) else [said]
 
 
@@ -190,6 +244,9 @@ def commands_of(said: EventData) -> list[tuple[str, Command]]:
     if said.cancel:
         job, _, index = said.cancel.rstrip("]").partition("[")
         return [(f"cancel {said.cancel}", Cancel(int(job), int(index) if index else -1, said.why))]
+    if said.requeue:
+        job, _, index = said.requeue.rstrip("]").partition("[")
+        return [(f"requeue {said.requeue}", Requeue(int(job), int(index) if index else -1, said.why))]
     if said.hold:
         return [(f"hold {said.hold}", Hold(said.hold, said.why))]
     if said.release:

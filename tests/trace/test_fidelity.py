@@ -10,7 +10,17 @@ from typing import NamedTuple
 
 import pytest
 
-from tidegate.app import Cadence, Filter, Machine, ReplayWish, Runtimes, TraceOptions, prepare, read_policy, run_replays
+from tidegate.app.replay import (
+    Cadence,
+    Filter,
+    Machine,
+    ReplayWish,
+    Runtimes,
+    TraceOptions,
+    prepare,
+    read_policy,
+    run_replays,
+)
 
 
 class Log(NamedTuple):

@@ -1,130 +1,244 @@
-"""`tide demo`: one burst, two policies, and what the people waiting notice."""
+"""`tide demo`: a real burst on this machine, on a server of its own, watched live; then who waited, and why."""
 
-import argparse
+import contextlib
+import os
+import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import mean
-from typing import NamedTuple
+from typing import Any
 
+from tidegate.cli.client import Client, Place
+from tidegate.cli.failure import FailureError
+from tidegate.cli.quick_json import dumps, loads
 from tidegate.cli.table import duration, show_table
+from tidegate.wire import states
 
-PROCS = 256
-JOBS = 6000
-POLICIES = ("fcfs", "tide")
-COLUMNS = 72
-BLOCKS = " ▁▂▃▄▅▆▇█"
-PLAIN_BLOCKS = " ..::||##"
-
-
-class Ended(NamedTuple):
-    submit_s: float
-    start_s: float
-    run_s: float
-    procs: int
-
-    @property
-    def wait_s(self) -> float:
-        return self.start_s - self.submit_s
+NODES, CPUS = 2, 4
+TASKS = 100
+READY_S = 60.0
+LOOK_S = 0.2
+TOGETHER_S = 55.0
+"""The demo ends by then, whatever happens."""
+POLICY = "priority"
+Row = dict[str, Any]
 
 
-GROUPS: tuple[tuple[str, Callable[[Ended], bool]], ...] = (
-    ("a test run: up to 4 processors, under 15 min", lambda job: job.procs <= 4 and job.run_s < 900),
-    ("a day's work: up to 32 processors", lambda job: job.procs <= 32 and job.run_s >= 900),
-    ("a large job: more than 64 processors", lambda job: job.procs > 64),
-    ("everybody", lambda _: True),
-)
+class Group:
+    """Jobs that play one part."""
+
+    def __init__(self, title: str, part: str) -> None:
+        self.title = title
+        self.part = part
+        self.job = 0
+        self.tasks = 0
 
 
-def demo(options: argparse.Namespace) -> int:
-    from tidegate.app import (
-        GenerateOptions,
-        Machine,
-        ReplayWish,
-        TraceOptions,
-        prepare,
-        read_policy,
-        run_replays,
-        write_swf,
-    )  # fmt: skip
+def demo() -> int:
+    home = tempfile.mkdtemp(prefix="tide-demo-")
+    server = start(home)
+    client = Client(Place(home=home))
+    groups: list[Group] = []
+    try:
+        with contextlib.closing(client):
+            wait_ready(client, server)
+            print(f"A server of its own in {home}: {NODES} declared nodes of {CPUS} cpus, policy `{POLICY}`.\n")
+            play(client, groups)
+            tell(client, groups)
+        return 0
+    except KeyboardInterrupt:
+        print("\nInterrupted: cancelling what runs.")
+        return 130
+    finally:
+        end(client, server)
+        shutil.rmtree(home, ignore_errors=True)
 
-    wish = GenerateOptions(
-        jobs=JOBS, procs=PROCS, seed=options.seed, load=0.75, bursts=4, burst_factor=12, burst_hours=3, users=60
+
+# -- the server ----------------------------------------------------------------------------------------------
+
+
+def start(home: str) -> "subprocess.Popen[bytes]":
+    command = [
+        sys.executable, "-P", "-m", "tidegate.cli.main", "up", "--home", home, "--nodes", str(NODES),
+        "--cpus", str(CPUS), "--memory", "1G", "--policy", POLICY,
+    ]  # fmt: skip
+    with Path(home, "demo.log").open("wb") as log:
+        # In a group of its own: Ctrl-C is for the demo, which then ends the server in good order.
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+
+
+def wait_ready(client: Client, server: "subprocess.Popen[bytes]") -> None:
+    until = time.monotonic() + READY_S
+    while True:
+        try:
+            ask(client, "GET", "/v1/status")
+        except FailureError:
+            if server.poll() is not None or time.monotonic() > until:
+                log = Path(client.place.home, "demo.log").read_text(errors="replace").strip()
+                raise FailureError(f"the server of the demo did not start: {log or 'it said nothing'}") from None
+            time.sleep(0.05)
+        else:
+            return
+
+
+def end(client: Client, server: "subprocess.Popen[bytes]") -> None:
+    """Nothing is left running: jobs are cancelled, seen to end, and then the server goes, and its keeper with it."""
+    with contextlib.suppress(FailureError, KeyboardInterrupt):
+        rows = ask(client, "GET", "/v1/jobs")["jobs"]
+        jobs = sorted({row["id"] for row in rows})
+        for job in jobs:
+            with contextlib.suppress(FailureError):
+                ask(client, "POST", f"/v1/jobs/{job}/cancel", {})
+        until = time.monotonic() + 10
+        while jobs and ask(client, "GET", "/v1/jobs")["jobs"] and time.monotonic() < until:
+            time.sleep(0.05)
+        ask(client, "POST", "/v1/stop", {"keeper": True})
+    client.close()
+    if server.poll() is None:
+        server.terminate()
+    server.wait(30)
+
+
+def ask(client: Client, method: str, path: str, body: object = None) -> Any:
+    answer = client.exchange(method, path, None if body is None else dumps(body).encode())
+    octets = loads(answer.read())
+    if answer.status >= 300:
+        raise FailureError(f"{octets['error']['what']}; {octets['error']['cure']}")
+    return octets
+
+
+# -- the burst -----------------------------------------------------------------------------------------------
+
+
+def play(client: Client, groups: list[Group]) -> None:
+    """Background work fills the machine; a burst comes; a critical job arrives in its middle."""
+    began = time.monotonic()
+    env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
+
+    def submit(title: str, part: str, seconds: float, **fields: object) -> Group:
+        group = Group(title, part)
+        body = {"command": ["sleep", f"{seconds}"], "time_ms": 60_000, "env": env, "cwd": "/", "name": part, **fields}
+        answer = ask(client, "POST", "/v1/jobs", body)
+        group.job, group.tasks = answer["id"], answer.get("tasks", 1)
+        groups.append(group)
+        return group
+
+    submit("background work, running before", "background", 5, array="0-11", **{"class": "background"})
+    prepare = submit("the job that prepares", "prepare", 1.5)
+    submit("100 tasks that depend on it", "tasks", 0.6, array=f"0-{TASKS - 1}", after=[{"job": prepare.job}])
+    critical: Group | None = None
+    with watching(groups) as show:
+        while time.monotonic() - began < TOGETHER_S:
+            rows = rows_of(client)
+            show(rows)
+            tasks_done = sum(row["state"] == states.COMPLETED for row in rows if row["name"] == "tasks")
+            if critical is None and tasks_done >= TASKS // 3:
+                critical = submit("a critical job, in the middle", "critical", 1, cpus=2, **{"class": "critical"})
+            if critical is not None and not any(row["end_ms"] is None for row in rows):
+                return
+            time.sleep(LOOK_S)
+
+
+def rows_of(client: Client) -> list[Row]:
+    rows: list[Row] = ask(client, "GET", "/v1/jobs?all=1")["jobs"]
+    return rows
+
+
+@contextlib.contextmanager
+def watching(groups: Sequence[Group]) -> Iterator[Any]:
+    """Bars on a terminal; elsewhere a line now and then."""
+    if not sys.stdout.isatty():
+        yield quiet(groups)
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (
+        TextColumn("{task.description:<34}"),
+        BarColumn(24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[now]}"),
     )
-    ended: dict[str, list[Ended]] = {name: [] for name in POLICIES}
+    with Progress(*columns) as bars:
+        known: dict[int, Any] = {}
 
-    def on_end(policy: object, row: tuple[int, int, int, int, tuple[tuple[str, int], ...]]) -> None:
-        _, submit, start, end, nodes = row
-        job = Ended(submit / 1000, start / 1000, (end - start) / 1000, sum(count for _, count in nodes))
-        ended[policy.name].append(job)  # type: ignore[attr-defined]
+        def show(rows: Sequence[Row]) -> None:
+            for group in groups:
+                if group.job not in known:
+                    known[group.job] = bars.add_task(group.title, total=group.tasks, now="")
+                done, running = counts(rows, group)
+                words = f"{running} running" if running else ("" if done == group.tasks else "waiting")
+                bars.update(known[group.job], completed=done, now=words)
 
-    with tempfile.TemporaryDirectory(prefix="tide-demo-") as folder:
-        trace = Path(folder) / "burst.swf"
-        write_swf(trace, wish)
-        prepared = prepare(
-            ReplayWish(
-                trace=trace,
-                policies=[read_policy(name) for name in POLICIES],
-                machine=Machine(capacity=PROCS),
-                options=TraceOptions(capacity=PROCS),
+        yield show
+
+
+def quiet(groups: Sequence[Group]) -> Any:
+    last = 0.0
+
+    def show(rows: Sequence[Row]) -> None:
+        nonlocal last
+        if time.monotonic() - last >= 3:
+            last = time.monotonic()
+            parts = []
+            for group in groups:
+                done, running = counts(rows, group)
+                parts.append(f"{group.part} {done}/{group.tasks}" + (f" ({running} running)" if running else ""))
+            print("  " + ", ".join(parts), flush=True)
+
+    return show
+
+
+def counts(rows: Sequence[Row], group: Group) -> tuple[int, int]:
+    mine = [row for row in rows if row["id"] == group.job]
+    done = sum(row["end_ms"] is not None for row in mine)
+    return done, sum(row["start_ms"] is not None and row["end_ms"] is None for row in mine)
+
+
+# -- what it meant -------------------------------------------------------------------------------------------
+
+
+def tell(client: Client, groups: Sequence[Group]) -> None:
+    rows = [row for row in rows_of(client) if row["start_ms"] is not None]
+    by_part = {group.part: [row for row in rows if row["id"] == group.job] for group in groups}
+    lines = []
+    for group in groups:
+        waits = [(row["start_ms"] - row["submit_ms"]) / 1000 for row in by_part[group.part]]
+        if waits:
+            lines.append([group.title, str(len(waits)), seconds(mean(waits)), seconds(max(waits)), why(group, by_part)])
+    print()
+    show_table("Who waited, and why", ["", "jobs", "mean", "longest", "because"], lines, left=(0, 4))
+    total = (max(row["end_ms"] for row in rows) - min(row["submit_ms"] for row in rows)) / 1000
+    ran = sum(row["state"] == states.COMPLETED for row in rows)
+    print(f"{ran} real processes in {duration(total)}. Every start, end and exit code was on disk before it counted.")
+    print("\nNext: `tide run -- hostname`, `tide submit --help`; `tide demo --replay` shows what a policy is worth.")
+
+
+def seconds(value: float) -> str:
+    return f"{value:.1f} s"
+
+
+def why(group: Group, by_part: dict[str, list[Row]]) -> str:
+    """From the times themselves: who had what this one waited for."""
+    mine = by_part[group.part]
+    match group.part:
+        case "background":
+            late = [row for row in mine if row["start_ms"] - row["submit_ms"] > 1000]
+            return f"{len(late)} gave way: all else goes before background" if late else "the machine was free"
+        case "prepare":
+            return "background work held every cpu until the first ended"
+        case "tasks":
+            ready = max(row["end_ms"] for row in by_part["prepare"])
+            first = min(row["submit_ms"] for row in mine)
+            return f"{(ready - first) / 1000:.1f} s for the preparing job, then for room"
+        case _:
+            (row,) = mine
+            passed = sum(
+                other["submit_ms"] < row["submit_ms"] and other["start_ms"] > row["start_ms"]
+                for others in by_part.values()
+                for other in others
             )
-        )
-        replayed = list(run_replays(prepared, on_end=on_end))
-    tell(ended, sum(one.figures["wall_s"] for one in replayed))
-    return 0
-
-
-def tell(ended: dict[str, list[Ended]], wall_s: float) -> None:
-    first, second = (ended[name] for name in POLICIES)
-    days = max(job.start_s for job in first) / 86_400
-    print(f"{len(first):,} jobs of 60 people on {PROCS} processors, {days:.0f} days with four bursts of 12 times")
-    print(f"the usual arrivals. Twice through the live loop, under two policies, in {wall_s:.1f} s:\n")
-    rows = []
-    for title, belongs in GROUPS:
-        before, after = ([job for job in jobs if belongs(job)] for jobs in (first, second))
-        if before:
-            rows.append([title, f"{len(before):,}", *waits(before, after)])
-    heads = ["mean wait of ...", "jobs", "first come", "tide", "shorter by"]
-    show_table("What the people waiting notice", heads, rows)
-    show_queue(first, second)
-    longest = [max(job.wait_s for job in jobs) for jobs in (first, second)]
-    print(f"Longest wait: {duration(longest[0])} under first come, {duration(longest[1])} under tide.")
-    print("\nNext: `tide replay YOUR-TRACE --policy fcfs --policy tide`, `tide policy show tide`.")
-
-
-def waits(before: Sequence[Ended], after: Sequence[Ended]) -> tuple[str, str, str]:
-    old, new = mean(job.wait_s for job in before), mean(job.wait_s for job in after)
-    return duration(old), duration(new), f"{1 - new / old:.0%}" if old else "-"
-
-
-def show_queue(first: Sequence[Ended], second: Sequence[Ended]) -> None:
-    """How many people's jobs wait, over time: the same scale for both."""
-    end = max(job.start_s for job in (*first, *second))
-    lines = [waiting(jobs, end) for jobs in (first, second)]
-    top = max(max(line) for line in lines) or 1
-    print(f"Jobs waiting over time (full height: {top:,.0f})\n")
-    for name, line in zip(("first come", "tide"), lines, strict=True):
-        for row in (1, 0):  # two rows of blocks a line: sixteen steps
-            label = name if row == 0 else ""
-            print(f"  {label:>10} ", end="")
-            print("".join(block(value / top, row) for value in line))
-        print()
-
-
-def waiting(jobs: Sequence[Ended], end: float) -> list[float]:
-    """The mean number waiting in each of COLUMNS equal spans."""
-    span = end / COLUMNS
-    sums = [0.0] * COLUMNS
-    for job in jobs:
-        at = int(job.submit_s / span)
-        while at < COLUMNS and at * span < job.start_s:
-            sums[at] += max(0.0, min(job.start_s, (at + 1) * span) - max(job.submit_s, at * span))
-            at += 1
-    return [total / span for total in sums]
-
-
-def block(share: float, row: int) -> str:
-    eighths = round(share * 16) - 8 * row
-    blocks = BLOCKS if (sys.stdout.encoding or "").lower().startswith("utf") else PLAIN_BLOCKS
-    return blocks[max(0, min(8, eighths))]
+            return f"for two free cpus; it passed {passed} that waited longer"

@@ -8,7 +8,7 @@ from tidegate.cli.options import Options
 
 
 def generate(options: Options) -> int:
-    from tidegate.app import GenerateError, GenerateOptions, write_swf
+    from tidegate.app.replay import GenerateError, GenerateOptions, write_swf
 
     wish = GenerateOptions(
         jobs=0 if options.days else options.jobs,

@@ -48,7 +48,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ("replay", "tidegate.cli.lab", "run a recorded workload through the live loop, under any policy"),
         ("generate", "tidegate.cli.lab", "write a synthetic workload with bursts"),
         ("policy", "tidegate.cli.lab", "look at policies and check policy files"),
-        ("demo", "tidegate.cli.lab", "one burst, and what the people waiting notice"),
+        ("demo", "tidegate.cli.lab", "a real burst on this machine, watched live"),
     )),
 )  # fmt: skip
 MODULES = {name: module for _, entries in GROUPS for name, module, _ in entries}

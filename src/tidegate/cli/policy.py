@@ -8,7 +8,7 @@ from tidegate.cli.options import Options
 
 
 def policy(options: Options) -> int:
-    from tidegate.app import PolicyError, builtin_names, dump_policy, load_builtin, read_policy
+    from tidegate.app.replay import PolicyError, builtin_names, dump_policy, load_builtin, read_policy
 
     action, *names = options.words
     if action not in {"check", "show", "list"} or len(names) != (action != "list"):
@@ -29,7 +29,7 @@ def policy(options: Options) -> int:
 
 def check(path: Path) -> int:
     """Every error and every doubt, each with its line; exit code 1 if there is an error."""
-    from tidegate.app import PolicyError, inspect_policy, read_policy
+    from tidegate.app.replay import PolicyError, inspect_policy, read_policy
 
     try:
         spec = read_policy(path)

@@ -11,13 +11,13 @@ from tidegate.cli.options import Options
 from tidegate.cli.table import duration, show_table
 
 if TYPE_CHECKING:
-    from tidegate.app import Prepared, Replayed, ReplayWish
+    from tidegate.app.replay import Prepared, Replayed, ReplayWish
 
 DEFAULT_POLICY = "tide"
 
 
 def replay(options: Options) -> int:
-    from tidegate.app import BrokenStateError, JournalError, PolicyError, TraceError, prepare
+    from tidegate.app.replay import BrokenStateError, JournalError, PolicyError, TraceError, prepare
 
     try:
         prepared = prepare(wish_of(options))
@@ -33,7 +33,7 @@ def replay(options: Options) -> int:
 
 
 def wish_of(options: Options) -> "ReplayWish":
-    from tidegate.app import Cadence, Filter, Machine, ReplayWish, Runtimes, TraceOptions, read_policy
+    from tidegate.app.replay import Cadence, Filter, Machine, ReplayWish, Runtimes, TraceOptions, read_policy
 
     if bool(options.nodes) != bool(options.cpus_per_node):
         raise FailureError("--nodes and --cpus-per-node go together: give both, or --capacity")
@@ -75,7 +75,7 @@ def tell_problems(prepared: "Prepared") -> None:
 
 
 def run(prepared: "Prepared") -> "list[Replayed]":
-    from tidegate.app import run_replays
+    from tidegate.app.replay import run_replays
 
     if not sys.stderr.isatty():
         return list(run_replays(prepared))

@@ -6,20 +6,24 @@ from typing import Any, assert_never
 
 from msgspec.structs import replace
 
+from tidegate.core.again import lose
 from tidegate.model import commands as cmd
 from tidegate.model import events as ev
 from tidegate.model.base import ARRAY_BITS, ARRAY_TASKS_MAX
 from tidegate.model.commands import Refused
 from tidegate.model.jobs import After, Job, JobSpec, Outcome
-from tidegate.model.nodes import NodeState
+from tidegate.model.nodes import Node, NodeState
 from tidegate.policy.estimate import estimate
-from tidegate.world.apply import satisfied
+from tidegate.world import arrays
+from tidegate.world.ended import satisfied
+from tidegate.world.records import Run
 from tidegate.world.world import World
 
 JOB_ID_MAX = 1 << 42
 CHUNKS_MAX = 1 << 24
 AMOUNT_MAX = 1 << 40
 LIMIT_MAX_MS = 1 << 53
+RETRIES_MAX = 1000
 Answer = tuple[ev.Event, ...] | Refused
 
 
@@ -29,6 +33,8 @@ def accept(world: World, command: cmd.Command, now: int) -> Answer:
             return _submit(world, command, now)
         case cmd.Cancel():
             return _cancel(world, command, now)
+        case cmd.Requeue():
+            return _requeue(world, command, now)
         case cmd.Hold() | cmd.Release():
             return _hold_or_release(world, command, now)
         case cmd.SetNode():
@@ -71,15 +77,42 @@ def _submit(world: World, command: cmd.Submit, now: int) -> Answer:
         if isinstance(unmet, Refused):
             return unmet
         spec = replace(spec, after=unmet)
-    return (ev.JobSubmitted(now, Job(job_id, now, estimate(world, spec, now), name, spec), command.key),)
+    submitted = ev.JobSubmitted(now, Job(job_id, now, estimate(world, spec, now), name, spec), command.key)
+    if spec.work is None and not command.env:
+        return (submitted,)
+    kept = _environment(world, command, now)
+    return kept if isinstance(kept, Refused) else (*kept, submitted)
+
+
+def _environment(world: World, command: cmd.Submit, now: int) -> Answer:
+    """Kept with the first job that names it."""
+    work, env = command.spec.work, command.env
+    name = work.env if work is not None else ""
+    if not name:
+        return Refused("an environment comes without a name", "name it in the work") if env else ()
+    if name in world.environments:
+        return ()
+    if not env:
+        return Refused(f"environment {name!r} is not known", "bring its variables along with the submission")
+    if not rises(variable for variable, _ in env):
+        return Refused("a variable is named twice, or not in order", "name each once, sorted by name")
+    return (ev.EnvironmentKept(now, name, env),)
 
 
 def _check_times(spec: JobSpec, now: int) -> Refused | None:
     limit = spec.limit_ms
     if not 0 < limit <= LIMIT_MAX_MS:
         return Refused(f"time limit {limit} ms is out of range", "give a time limit above 0 and below 300 years")
-    if spec.expected_ms < 0 or spec.begin_ms < 0 or spec.losses_max < 0:
-        return Refused("a time or a count is negative", "give times and counts that are not below 0")
+    if spec.expected_ms < 0 or spec.begin_ms < 0:
+        return Refused("a time is negative", "give times that are not below 0")
+    retry = spec.retry
+    if not 0 <= spec.losses_max <= RETRIES_MAX or not 0 <= retry.times <= RETRIES_MAX:
+        return Refused("a number of retries is out of range", f"give 0 to {RETRIES_MAX}")
+    if retry.times and not 0 <= retry.backoff_ms <= retry.backoff_max_ms <= LIMIT_MAX_MS:
+        return Refused(
+            f"a back-off from {retry.backoff_ms} to at most {retry.backoff_max_ms} ms is out of range",
+            "give times that are not below 0 and below 300 years, the first no longer than the longest",
+        )
     if spec.deadline_ms < max(now, spec.begin_ms) + min(spec.expected_ms or limit, limit):
         return Refused(
             "the deadline is earlier than the soonest possible end",
@@ -152,22 +185,18 @@ def _unmet(world: World, spec: JobSpec) -> tuple[After, ...] | Refused:
     return tuple(unmet)
 
 
-# -- cancel, hold, release ---------------------------------------------------------------------------------
+# -- cancel, requeue, hold, release ------------------------------------------------------------------------
 
 
 def _cancel(world: World, command: cmd.Cancel, now: int) -> Answer:
     job = world.jobs.get(command.job)
     if job is None:
-        return Refused(f"there is no live job {command.job}", "look at the queue for live jobs")
+        return _no_live(command.job)
     by = f"cancelled by {command.by}" if command.by else "cancelled"
-    runs = world.runs_of(job.id)
     if command.index >= 0:
         return _cancel_task(world, job, command.index, now, by)
-    halts = tuple(
-        ev.HaltRequested(now, run.task, run.attempt, Outcome.CANCELLED, by)
-        for run in runs
-        if run.task not in world.halting
-    )
+    runs = world.runs_of(job.id)
+    halts = tuple([halt for run in runs for halt in _halt(world, run, now, by)])
     array = job.spec.array
     state = world.arrays.get(job.id)
     waits = not runs if array is None or state is None else state.waiting(len(array.indices)) > 0
@@ -178,25 +207,61 @@ def _cancel_task(world: World, job: Job, index: int, now: int, by: str) -> Answe
     task = job.id << ARRAY_BITS | index
     run = world.runs.get(task)
     if run is not None:
-        return () if task in world.halting else (ev.HaltRequested(now, task, run.attempt, Outcome.CANCELLED, by),)
+        return _halt(world, run, now, by)
+    return _not_waiting(world, job, index) or (ev.JobEnded(now, task, 0, Outcome.CANCELLED, 0, by),)
+
+
+def _halt(world: World, run: Run, now: int, by: str) -> tuple[ev.Event, ...]:
+    """For good, also if it was to be requeued."""
+    known = world.halting.get(run.task)
+    if known is not None and not known.again:
+        return ()
+    return (ev.HaltRequested(now, run.task, run.attempt, Outcome.CANCELLED, by),)
+
+
+def _requeue(world: World, command: cmd.Requeue, now: int) -> Answer:
+    """What waits has nothing to lose: there nothing is to be done."""
+    job = world.jobs.get(command.job)
+    if job is None:
+        return _no_live(command.job)
+    by = f"requeued by {command.by}" if command.by else "requeued"
+    runs = world.runs_of(job.id)
+    if command.index >= 0:
+        task = job.id << ARRAY_BITS | command.index
+        runs = [run for run in runs if run.task == task]
+        refused = None if runs else _not_waiting(world, job, command.index)
+        if refused is not None:
+            return refused
+    ending = [run.task for run in runs if run.task in world.halting]
+    if runs and len(ending) == len(runs) and not any(world.halting[task].again for task in ending):
+        return Refused(f"job {job.id} is being cancelled", "submit it again")
+    return tuple(
+        [
+            ev.HaltRequested(now, run.task, run.attempt, Outcome.CANCELLED, by, True)
+            for run in runs
+            if run.task not in world.halting
+        ]
+    )
+
+
+def _no_live(job: int) -> Refused:
+    return Refused(f"there is no live job {job}", "look at the queue for live jobs")
+
+
+def _not_waiting(world: World, job: Job, index: int) -> Refused | None:
+    """Of a task that does not run: that it does not wait either."""
     array = job.spec.array
-    state = world.arrays.get(job.id)
-    if array is None or state is None:
+    if array is None:
         return Refused(f"job {job.id} is not an array", "leave the index out")
-    if index not in state.returned and index not in array.indices[state.started :]:
+    if not arrays.is_waiting(world.arrays[job.id], array.indices, index):
         return Refused(f"task {job.id}[{index}] is not live", "look at the queue for live tasks")
-    if index not in state.returned and index != array.indices[state.started]:
-        return Refused(
-            f"task {job.id}[{index}] has not had its turn: tasks of an array start in order",
-            "cancel the whole job, or wait until the task runs",
-        )
-    return (ev.JobEnded(now, task, 0, Outcome.CANCELLED, 0, by),)
+    return None
 
 
 def _hold_or_release(world: World, command: cmd.Hold | cmd.Release, now: int) -> Answer:
     job = world.jobs.get(command.job)
     if job is None:
-        return Refused(f"there is no live job {command.job}", "look at the queue for live jobs")
+        return _no_live(command.job)
     parked = world.parked.get(job.id)
     held = parked is not None and parked.held
     if isinstance(command, cmd.Release):
@@ -212,15 +277,13 @@ def _hold_or_release(world: World, command: cmd.Hold | cmd.Release, now: int) ->
 def _set_node(world: World, command: cmd.SetNode, now: int) -> Answer:
     node = command.node
     known = world.nodes.get(node.name)
-    if known == node:
-        return ()
     if known is not None and known.pool != node.pool:
         return Refused(f"node {node.name} is in pool {known.pool!r}", "give the node another name in the other pool")
     if not node.name or not node.capacity or not all(0 <= amount <= AMOUNT_MAX for _, amount in node.capacity):
         return Refused("a node needs a name, and amounts that are not negative", "correct the node")
     if not rises(name for name, _ in node.capacity):
         return Refused("a resource is named twice, or not in order", "name each once, sorted by name")
-    return (ev.NodeChanged(now, node), *lost_with(world, node.name, node.state, node.why, now))
+    return _by_operator(world, node, now)
 
 
 def _set_node_state(world: World, command: cmd.SetNodeState, now: int) -> Answer:
@@ -232,28 +295,21 @@ def _set_node_state(world: World, command: cmd.SetNodeState, now: int) -> Answer
         state = NodeState.DRAINED
     elif state is NodeState.DRAINED and world.runs_on(node.name):
         state = NodeState.DRAINING
-    if node.state is state and node.why == command.why:
+    return _by_operator(world, replace(node, state=state, why=command.why), now)
+
+
+def _by_operator(world: World, node: Node, now: int) -> tuple[ev.Event, ...]:
+    """Nothing is held against the node any more, and nothing tried there: an operator knows better."""
+    known = node.name in world.suspects or node.name in world.marks
+    cleared: tuple[ev.Event, ...] = (ev.NodeCleared(now, node.name),) if known else ()
+    if not cleared and world.nodes.get(node.name) == node:
         return ()
-    changed = replace(node, state=state, why=command.why)
-    return (ev.NodeChanged(now, changed), *lost_with(world, node.name, state, command.why, now))
+    return (*cleared, ev.NodeChanged(now, node), *lost_with(world, node.name, node.state, node.why, now))
 
 
 def lost_with(world: World, name: str, state: NodeState, why: str, now: int) -> tuple[ev.Event, ...]:
     """What a node takes along when it goes down."""
     if state is not NodeState.DOWN:
         return ()
-    events: list[ev.Event] = []
-    for run in world.runs_on(name):
-        events.extend(lose(world, run.task, run.attempt, f"node {name} went down: {why or 'no reason given'}", now))
-    return tuple(events)
-
-
-def lose(world: World, task: int, attempt: int, why: str, now: int) -> list[ev.Event]:
-    """A lost attempt waits again, unless it lost too many or was to end anyway."""
-    halt = world.halting.get(task)
-    job = world.jobs[task >> ARRAY_BITS]
-    if halt is not None:
-        return [ev.JobEnded(now, task, attempt, halt.outcome, 0, why)]
-    if attempt > job.spec.losses_max:
-        return [ev.JobEnded(now, task, attempt, Outcome.LOST, 0, f"{why}; attempt {attempt} was the last")]
-    return [ev.AttemptLost(now, task, attempt, why)]
+    why = f"node {name} went down: {why or 'no reason given'}"
+    return tuple([lose(world, run.task, run.attempt, why, now) for run in world.runs_on(name)])

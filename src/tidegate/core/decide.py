@@ -13,7 +13,7 @@ bound conservative backfilling. A pass that only has new arrivals to look at tri
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from itertools import chain, islice
+from itertools import islice
 
 from tidegate.core import KERNEL
 from tidegate.core.memo import Memo, Order, Ranking, Settled
@@ -24,6 +24,7 @@ from tidegate.model.events import CycleRan, JobStarted, Placement, Promise
 from tidegate.model.jobs import Job
 from tidegate.model.policy import CandidateOrder
 from tidegate.policy.order import AGED, rank
+from tidegate.world.arrays import turns
 from tidegate.world.lanes import Lane, lane_key
 from tidegate.world.pool import Pool
 from tidegate.world.world import World
@@ -37,11 +38,34 @@ def decide(world: World, memo: Memo, now: int) -> Plan:
         if cycle.cut:
             break
         _look_at(cycle, memo, stirred[name])
+    if world.suspects:
+        _one_run_where_tried(cycle)
     number = world.cycle + 1
     # After a cut the next cycle starts over; what is started by then has left the lanes.
     memo.cycle = -1 if cycle.cut else number
     ran = CycleRan(now, number, world.policy_version, KERNEL, cycle.cut, tuple(cycle.promised), tuple(cycle.withdrawn))
     return Plan(ran, tuple(cycle.starts))
+
+
+def _one_run_where_tried(cycle: "_Cycle") -> None:
+    """A node that is tried takes one run: of several starts there the first counts, and the next cycle goes on.
+
+    What was promised beside starts that are put off says nothing.
+    """
+    tried = {pool.names[row] for pool in cycle.world.stirred.values() for row in pool.tried}
+    taken: set[str] = set()
+    put_off: set[int] = set()  # jobs: tasks of an array start in order
+    kept = []
+    for start in cycle.starts:
+        job, here = start.task >> ARRAY_BITS, [name for name, _ in start.nodes if name in tried]
+        if job in put_off or not taken.isdisjoint(here):
+            put_off.add(job)
+        else:
+            taken.update(here)
+            kept.append(start)
+    if put_off:
+        cycle.starts, cycle.cut = kept, "trials"
+        cycle.promised, cycle.withdrawn = [], []
 
 
 class _Cycle:
@@ -134,8 +158,7 @@ def array_tasks(world: World, job: Job) -> Iterator[int]:
     """The tasks of an array that may start now, in their order."""
     array, state = job.spec.array, world.arrays[job.id]
     assert array is not None
-    indices = chain(state.returned, islice(array.indices, state.started, None))
-    for index in islice(indices, state.available(len(array.indices), array.at_once_max)):
+    for index in islice(turns(state, array.indices), state.available(len(array.indices), array.at_once_max)):
         yield job.id << ARRAY_BITS | index
 
 
@@ -295,8 +318,8 @@ class _Pass:
 
     def _started(self, line: _Line, chosen: Chosen, *, backfilled: bool) -> None:
         cycle, task = self.cycle, line.task
-        attempts = self.world.attempts
-        attempt = attempts[task] + 1 if task in attempts else 1
+        tries = self.world.tries
+        attempt = tries[task].attempt + 1 if task in tries else 1
         end = self.now + line.lane.estimate_ms
         cycle.starts.append(JobStarted(self.now, task, attempt, end, self._names(chosen), backfilled))
         if len(cycle.starts) >= self.policy.cycle.starts_max:

@@ -5,8 +5,8 @@ everything unconfirmed is derived again, and engines ignore what they have.
 """
 
 from tidegate.model.base import ARRAY_BITS
-from tidegate.model.engine import Directive, Halt, Launch
-from tidegate.model.jobs import Outcome
+from tidegate.model.engine import Directive, Halt, Launch, Notify
+from tidegate.model.jobs import Job, Outcome, Pairs
 from tidegate.world.world import World
 
 
@@ -16,12 +16,25 @@ def directives(world: World, after: int = 0) -> list[Directive]:
         if seq <= after:
             break
         run = world.runs[task]
-        wanted.append(Launch(task, run.attempt, world.jobs[task >> ARRAY_BITS], run.nodes))
+        job = world.jobs[task >> ARRAY_BITS]
+        env = () if job.spec.work is None else environment_of(world, job)
+        wanted.append(Launch(task, run.attempt, job, run.nodes, env))
     wanted.reverse()
     for task, halt in world.halting.items():
         if halt.seq > after:
-            wanted.append(Halt(task, halt.attempt, halt.outcome))
+            work = world.jobs[task >> ARRAY_BITS].spec.work
+            wanted.append(Halt(task, halt.attempt, halt.outcome, work.grace_ms if work is not None else 0))
     for (task, attempt), seq in world.strays.items():
-        if seq > after:
+        if seq > after:  # without grace: the task may run somewhere else
             wanted.append(Halt(task, attempt, Outcome.LOST))
+    wanted.extend(
+        Notify(notice.job, notice.outcome, environment_of(world, notice.job))
+        for notice in world.notices.values()
+        if notice.seq > after
+    )
     return wanted
+
+
+def environment_of(world: World, job: Job) -> Pairs:
+    work = job.spec.work
+    return world.environments[work.env] if work is not None and work.env else ()

@@ -1,14 +1,16 @@
 """`due`: the facts that time alone makes true. The loop asks at every turn, before it decides."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 
 from msgspec.structs import replace
 
+from tidegate.core.blame import tried
 from tidegate.model import events as ev
-from tidegate.model.base import ARRAY_BITS, FOREVER_MS
+from tidegate.model.base import ARRAY_BITS, index_of, job_of
 from tidegate.model.jobs import Outcome
 from tidegate.model.nodes import NodeState
 from tidegate.policy.estimate import raised_end
+from tidegate.world.arrays import holds
 from tidegate.world.world import World
 
 
@@ -24,23 +26,36 @@ def due(world: World, now: int) -> tuple[ev.Event, ...]:
     if world.ripe or world.emptying or (world.timers and world.timers[0][0] <= now):
         _conditions(world, now, events)
         _drained(world, now, events)
+    if world.suspects:
+        wanted = [name for name, suspect in world.suspects.items() if not suspect.tried and suspect.until <= now]
+        events.extend(tried(world, name, now) for name in sorted(wanted))
     return tuple(events)
 
 
 def _conditions(world: World, now: int, events: list[ev.Event]) -> None:
-    timed = [job for _, job in world.timers[: bisect_right(world.timers, (now, FOREVER_MS))]]
+    timed = [task for _, task in world.timers[: bisect_left(world.timers, (now + 1, 0))]]
     events.append(ev.TimePassed(now))
-    for job_id in dict.fromkeys((*world.ripe, *timed)):
+    dropped: set[int] = set()
+    for job_id in dict.fromkeys((*world.ripe, *map(job_of, timed))):
         job = world.jobs.get(job_id)
         if job is None:
             continue
         parked = world.parked.get(job_id)
         if parked is not None and parked.failed:
             events.append(ev.JobDropped(now, job_id, Outcome.DEPENDENCY_FAILED, "a job it depends on ended otherwise"))
+            dropped.add(job_id)
         elif now + job.estimate_ms > job.spec.deadline_ms and _waits(world, job_id):
             events.append(ev.JobDropped(now, job_id, Outcome.MISSED_DEADLINE, "it could no longer end in time"))
+            dropped.add(job_id)
         elif parked is not None and not parked.held and not parked.after and parked.begin_ms <= now:
             events.append(ev.JobReady(now, job_id))
+    rested = [task for task in dict.fromkeys(timed) if job_of(task) not in dropped and _has_rested(world, task, now)]
+    events.extend(ev.TaskRested(now, task) for task in rested)
+
+
+def _has_rested(world: World, task: int, now: int) -> bool:
+    state = world.arrays.get(job_of(task))
+    return state is not None and holds(state.resting, index_of(task)) and world.tries[task].until <= now
 
 
 def _drained(world: World, now: int, events: list[ev.Event]) -> None:
@@ -65,4 +80,8 @@ def next_due(world: World) -> int | None:
         ends = pool.end_times
         if ends and (soonest is None or ends[0] < soonest):
             soonest = ends[0]
+    if world.suspects:
+        for suspect in world.suspects.values():
+            if not suspect.tried and (soonest is None or suspect.until < soonest):
+                soonest = suspect.until
     return soonest

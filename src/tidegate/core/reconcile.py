@@ -8,9 +8,12 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from tidegate.core.accept import lose, lost_with
+from tidegate.core import blame
+from tidegate.core.accept import lost_with
+from tidegate.core.again import ended, ended_badly, lose
 from tidegate.model import engine as en
 from tidegate.model import events as ev
+from tidegate.model.jobs import Outcome
 from tidegate.model.nodes import Node, NodeState
 from tidegate.world.world import World
 
@@ -21,6 +24,10 @@ def reconcile(world: World, report: en.Report, now: int) -> tuple[ev.Event, ...]
             return _ended(world, report, now)
         case en.Launched():
             return _launched(world, report, now)
+        case en.LaunchRefused():
+            return _launch_refused(world, report, now)
+        case en.Notified():
+            return (ev.NoticeSent(now, report.job),) if report.job in world.notices else ()
         case en.NodeSeen():
             return _node_seen(world, report.node, now)
         case en.NodeLost():
@@ -32,14 +39,41 @@ def reconcile(world: World, report: en.Report, now: int) -> tuple[ev.Event, ...]
 
 
 def _ended(world: World, report: en.Ended, now: int) -> tuple[ev.Event, ...]:
-    run = world.runs.get(report.task)
+    """What completed before a halt reached it is completed; anything else ends as the halt said."""
+    task, outcome = report.task, report.outcome
+    run = world.runs.get(task)
     if run is None or run.attempt != report.attempt:
-        if (report.task, report.attempt) in world.strays:
-            return (ev.StrayGone(now, report.task, report.attempt),)
-        return ()
-    halt = world.halting.get(report.task)
-    outcome = report.outcome if halt is None else halt.outcome
-    return (ev.JobEnded(now, report.task, report.attempt, outcome, report.code),)
+        return _stray_gone(world, task, report.attempt, now)
+    if outcome is Outcome.COMPLETED:
+        done = ended(report, outcome, now)
+        return (done, *blame.succeeded(world, run, now)) if world.suspects else (done,)
+    halt = world.halting.get(task)
+    if halt is not None:
+        if halt.again:
+            return (lose(world, task, report.attempt, report.why or "requeued", now),)
+        return (ended(report, halt.outcome, now),)
+    is_unexplained = outcome is Outcome.FAILED or (outcome is Outcome.LOST and not report.why)
+    blames = is_unexplained and len(run.nodes) == 1
+    over: ev.Event
+    if outcome is Outcome.LOST:
+        over = lose(world, task, report.attempt, report.why or "the engine lost it", now, blames=blames)
+    else:
+        over = ended_badly(world, report, now, blames=blames)
+    return (over, *blame.failed(world, run, now)) if blames else (over,)
+
+
+def _stray_gone(world: World, task: int, attempt: int, now: int) -> tuple[ev.Event, ...]:
+    return (ev.StrayGone(now, task, attempt),) if (task, attempt) in world.strays else ()
+
+
+def _launch_refused(world: World, report: en.LaunchRefused, now: int) -> tuple[ev.Event, ...]:
+    task = report.task
+    run = world.runs.get(task)
+    if run is None or run.attempt != report.attempt:
+        return _stray_gone(world, task, report.attempt, now)
+    blames = len(run.nodes) == 1 and task not in world.halting
+    over = lose(world, task, report.attempt, f"it could not be launched: {report.why}", now, blames=blames)
+    return (over, *blame.failed(world, run, now)) if blames else (over,)
 
 
 def _launched(world: World, report: en.Launched, now: int) -> tuple[ev.Event, ...]:
@@ -54,16 +88,16 @@ def _stray(world: World, task: int, attempt: int, now: int) -> tuple[ev.Event, .
 
 
 def _node_seen(world: World, node: Node, now: int) -> tuple[ev.Event, ...]:
-    """An engine may bring a node back from down; it moves none to another pool and undoes no drain."""
+    """An engine may bring a node back from down; it moves none to another pool and undoes no drain and no trial."""
     known = world.nodes.get(node.name)
     if known is not None:
-        drained = known.state in {NodeState.DRAINING, NodeState.DRAINED} and node.state is not NodeState.DOWN
-        node = replace(
-            node,
-            pool=known.pool,
-            state=known.state if drained else node.state,
-            why=known.why if drained else node.why,
-        )
+        state, why = node.state, node.why
+        suspect = world.suspects.get(node.name)
+        if known.state in {NodeState.DRAINING, NodeState.DRAINED} and state is not NodeState.DOWN:
+            state, why = known.state, known.why
+        elif suspect is not None and state is NodeState.UP:
+            state, why = (NodeState.UP if suspect.tried else NodeState.DRAINED), suspect.why
+        node = replace(node, pool=known.pool, state=state, why=why)
     if node == known:
         return ()
     return (ev.NodeChanged(now, node), *lost_with(world, node.name, node.state, node.why, now))
@@ -86,7 +120,7 @@ def _inventory(world: World, report: en.Inventory, now: int) -> tuple[ev.Event, 
         if there and task in world.launching:
             events.append(ev.JobLaunched(now, task, run.attempt))
         elif not there and task not in world.launching and run.start_ms < report.asked_ms:
-            events.extend(lose(world, task, run.attempt, "the engine no longer has it", now))
+            events.append(lose(world, task, run.attempt, "the engine no longer has it", now))
     for task, attempt in sorted(seen):
         known = world.runs.get(task)
         if known is None or known.attempt != attempt:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
-from tidegate.model.engine import Directive, Ended, Halt, Launch, Report
+from tidegate.model.engine import Directive, Ended, Halt, Launch, Notified, Notify, Report
 from tidegate.model.jobs import Outcome
 
 RunTime = Callable[[int, int], int]
@@ -18,6 +18,7 @@ class VirtualEngine:
         self.ends: list[tuple[int, int, int, int]] = []  # heap of (end, launch number, task, attempt)
         self.live: dict[int, int] = {}  # task -> attempt
         self.halted: list[tuple[int, int, Outcome]] = []
+        self.notified: list[int] = []
         self.launched = 0
 
     def deliver(self, directives: Sequence[Directive], now: int) -> None:
@@ -26,6 +27,8 @@ class VirtualEngine:
                 self._launch(directive.task, directive.attempt, now)
             elif isinstance(directive, Halt):
                 self._halt(directive)
+            elif isinstance(directive, Notify):
+                self.notified.append(directive.job.id)
 
     def _launch(self, task: int, attempt: int, now: int) -> None:
         if self.live.get(task, 0) >= attempt:
@@ -42,6 +45,9 @@ class VirtualEngine:
     def reports(self, now: int) -> Sequence[Report]:
         reports: list[Report] = [Ended(task, attempt, outcome) for task, attempt, outcome in self.halted]
         self.halted.clear()
+        if self.notified:
+            reports.extend(map(Notified, self.notified))
+            self.notified.clear()
         ends, live = self.ends, self.live
         while ends and ends[0][0] <= now:
             _, _, task, attempt = heappop(ends)
@@ -51,6 +57,6 @@ class VirtualEngine:
         return reports
 
     def next_at(self) -> int | None:
-        if self.halted:
+        if self.halted or self.notified:
             return 0
         return self.ends[0][0] if self.ends else None

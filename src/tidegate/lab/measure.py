@@ -9,7 +9,16 @@ import msgspec
 import numpy as np
 
 from tidegate.model.base import ARRAY_BITS
-from tidegate.model.events import AttemptLost, CycleRan, Event, JobDropped, JobEnded, JobStarted, JobSubmitted
+from tidegate.model.events import (
+    AttemptFailed,
+    AttemptLost,
+    CycleRan,
+    Event,
+    JobDropped,
+    JobEnded,
+    JobStarted,
+    JobSubmitted,
+)
 
 SHORT_MS = 10_000
 """Bounded slowdown counts a job as at least this long."""
@@ -65,7 +74,7 @@ class Collector:
                 self._ended(event)  # type: ignore[arg-type]
             elif kind is JobSubmitted:
                 self._submitted(event)  # type: ignore[arg-type]
-            elif kind is AttemptLost:
+            elif kind is AttemptLost or kind is AttemptFailed:
                 del self.started[event.task]  # type: ignore[union-attr]
             elif kind is JobDropped:
                 self._dropped(event)  # type: ignore[arg-type]

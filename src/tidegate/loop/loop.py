@@ -15,6 +15,7 @@ from tidegate.core.directives import directives
 from tidegate.core.due import due, next_due
 from tidegate.core.memo import Memo
 from tidegate.core.reconcile import reconcile
+from tidegate.loop.history import apply_and_record
 from tidegate.model.commands import Command, Refused
 from tidegate.model.engine import Ended, Inventory, Report
 from tidegate.model.events import Event
@@ -53,6 +54,7 @@ class Loop:
         self.unanswered: list[tuple[Command, tuple[Event, ...] | Refused]] = []
         self.delivered = 0  # directives up to this event number are with the engine
         self.unfinished = False  # the last cycle was cut, and got somewhere
+        self.unsafe = False  # the last flush failed: what happened is not to be told, nor anything more taken in
         # When each will next have something to say, as far as it can tell; None: at any time, or never.
         self.due_at: int | None = 0
         self.engine_at: int | None = None
@@ -63,16 +65,24 @@ class Loop:
             pass
 
     def turn(self) -> bool:
-        """One round. False: nothing can ever happen again."""
+        """One round. False: nothing can ever happen again. After a JournalFullError call it again, in a while."""
         now = self.clock.now()
-        if self.cadence is Cadence.PER_EVENT:
+        if self.unsafe:
+            pass
+        elif self.cadence is Cadence.PER_EVENT:
             self._per_event(now)
         else:
             self._batched(now)
+        self.unsafe = True
         self.journal.flush()
+        self.unsafe = False
         if self.unanswered or self.world.ordered > self.delivered:
             self._act(now)
         return self.clock.wait(now if self.unfinished else self._next_at())
+
+    def engine_speaks(self) -> None:
+        """Sooner than it could tell: its reports are asked for in the next turn."""
+        self.engine_at = None
 
     # -- the two cadences --------------------------------------------------------------------------------
 
@@ -124,6 +134,9 @@ class Loop:
         if events:
             self.journal.append(events)
             world = self.world
+            if self.journal.keeps_history:
+                apply_and_record(world, events, self.journal)
+                return
             for event in events:
                 apply(world, event)
 
@@ -168,11 +181,3 @@ class Loop:
         if self.engine_at is not None and (soonest is None or self.engine_at < soonest):
             soonest = self.engine_at
         return soonest
-
-
-def recover(journal: Journal) -> World:
-    """The state, from the facts alone."""
-    world = World()
-    for event in journal.read():
-        apply(world, event)
-    return world

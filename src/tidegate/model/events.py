@@ -79,6 +79,8 @@ class AttemptLost(Value, frozen=True, gc=False, tag=True):
     attempt: int
     why: str
     counts: bool = True  # towards `losses_max`
+    until: int = 0  # it does not start again before
+    blames: bool = False  # it is held against the node, see docs/decisions/0010
 
 
 class AttemptFailed(Value, frozen=True, gc=False, tag=True):
@@ -93,6 +95,7 @@ class AttemptFailed(Value, frozen=True, gc=False, tag=True):
     signal: int = 0
     used: Used = NOTHING_KNOWN
     why: str = ""
+    blames: bool = False
 
 
 class TaskRested(Value, frozen=True, gc=False, tag=True):
@@ -103,7 +106,7 @@ class TaskRested(Value, frozen=True, gc=False, tag=True):
 
 
 class JobEnded(Value, frozen=True, gc=False, tag=True):
-    """A task has its final outcome. `attempt` 0: it never started."""
+    """A task has its final outcome. `attempt` 0: it was waiting."""
 
     at: int
     task: int
@@ -113,10 +116,11 @@ class JobEnded(Value, frozen=True, gc=False, tag=True):
     why: str = ""
     signal: int = 0
     used: Used = NOTHING_KNOWN
+    blames: bool = False
 
 
 class JobDropped(Value, frozen=True, gc=False, tag=True):
-    """Every task of the job that has not started ends so."""
+    """Every task of the job that waits ends so."""
 
     at: int
     job: int
@@ -145,7 +149,7 @@ class NodeChanged(Value, frozen=True, gc=False, tag=True):
 
 
 class NodeSuspected(Value, frozen=True, gc=False, tag=True):
-    """Several jobs in a row failed on the node: it is drained, and tried again at `until` with one job."""
+    """Several jobs in a row failed on the node: it is drained, and tried again at `until`."""
 
     at: int
     node: Node
@@ -161,7 +165,7 @@ class NodeTried(Value, frozen=True, gc=False, tag=True):
 
 
 class NodeCleared(Value, frozen=True, gc=False, tag=True):
-    """A job succeeded on the node that was tried."""
+    """Nothing is held against the node any more: a job succeeded there, or an operator said so."""
 
     at: int
     name: str

@@ -10,6 +10,9 @@ GPUS = "gpus"
 BASE_RESOURCES = (CPUS, MEMORY, GPUS)
 """Units: milli-cpu, MiB, milli-gpu. Any other name is a plain count (licences, disks, ...)."""
 
+GPU_LABEL = "gpu"
+"""The label of a node that says which model its GPUs are."""
+
 Amounts = tuple[tuple[str, int], ...]
 """Named amounts, sorted by name, zero amounts left out."""
 

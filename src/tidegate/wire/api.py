@@ -95,8 +95,17 @@ class SubmittedBody(Body):
     known: bool = False  # the key was seen before: this is the job it made
 
 
+class ResultBody(Body):
+    """As SubmittedBody; or, with `error`, no job."""
+
+    id: int = 0
+    tasks: int = 1
+    known: bool = False
+    error: Problem | None = None
+
+
 class SubmittedManyBody(Body):
-    results: list[SubmittedBody | ProblemBody]
+    results: list[ResultBody]
 
 
 class TaskBody(Body):
@@ -112,6 +121,10 @@ class NodeActionBody(Body):
 class DoneBody(Body):
     done: bool  # false: it was so already
     note: str = ""
+
+
+class StopBody(Body):
+    keeper: bool = False  # the keeper too, unless jobs run
 
 
 class JobRow(Body, omit_defaults=False, rename={"klass": "class"}):
@@ -251,7 +264,7 @@ TEXT_LOOK = (
 ROUTES = (
     Route("submit", "POST", "/v1/jobs", SubmitBody, SubmittedBody, "Submits a job; answered when it is durable."),
     Route("submit_many", "POST", "/v1/jobs/batch", SubmitManyBody, SubmittedManyBody,
-          "Submits many jobs with one flush. Each has its own answer, in order."),
+          "Submits many jobs; answered when all are durable. Each has its own answer, in order."),
     Route("jobs", "GET", "/v1/jobs", None, JobsBody,
           "Jobs and array tasks. With `Accept: text/plain` a table for people, and nothing where there are none.",
           JOB_FILTER + TEXT_LOOK),
@@ -276,6 +289,6 @@ ROUTES = (
           "A comment at least every 15 s says that the server lives.",
           (("after", "from this event number on; left out: from now on"),)),
     Route("status", "GET", "/v1/status", None, StatusBody, "How the server is."),
-    Route("stop", "POST", "/v1/stop", None, DoneBody, "Stops the server. What runs, runs on."),
+    Route("stop", "POST", "/v1/stop", StopBody, DoneBody, "Stops the server. What runs, runs on."),
     Route("openapi", "GET", "/v1/openapi.json", None, None, "This interface, as an OpenAPI document."),
 )  # fmt: skip

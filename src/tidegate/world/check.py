@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterator
 from copy import deepcopy
 
-from tidegate.model.base import ARRAY_BITS, index_of, job_of
+from tidegate.model.base import ARRAY_BITS, index_of, job_of, task_key
 from tidegate.model.jobs import Job
 from tidegate.model.nodes import NodeState
 from tidegate.world.digest import MODULUS, RECORD_KINDS, Digest
 from tidegate.world.lanes import LaneKey, lane_key
+from tidegate.world.nodes import MARKS_MAX
 from tidegate.world.pool import CLOSED, Pool
 from tidegate.world.records import Run
 from tidegate.world.world import OUTCOMES_KEPT, USERS_KEPT, World
@@ -19,7 +20,8 @@ from tidegate.world.world import OUTCOMES_KEPT, USERS_KEPT, World
 
 def check(world: World, *, may_be_overfull: bool = False) -> list[str]:
     """`may_be_overfull`: a node's capacity was lowered below what ran there, so it may hold more than it has."""
-    found = [*_jobs(world), *_runs(world), *_arrays(world), *_parked(world), *_memory(world), *_digest(world)]
+    parts = (_jobs, _runs, _arrays, _parked, _nodes, _environments, _memory, _digest)
+    found = [what for part in parts for what in part(world)]
     if found:
         return found  # what follows is derived from records that agree with each other
     for pool in world.pools.values():
@@ -52,9 +54,17 @@ def _jobs(world: World) -> Iterator[str]:
             yield f"job {job_id} is live and has ended"
     if world.jobs and max(world.jobs) >= world.next_job:
         yield f"next job {world.next_job} is not above all live ones"
-    for task, lost in world.attempts.items():
-        if job_of(task) not in world.jobs or task in world.runs or lost < 1:
-            yield f"task {task} lost {lost} attempts but does not wait"
+    for task, tries in world.tries.items():
+        run = world.runs.get(task)
+        if job_of(task) not in world.jobs or (run is None and not _waits(world, task)):
+            yield f"task {task} had {tries} and is not live"
+        if min(tries.failed, tries.lost) < 0 or tries.attempt < max(1, tries.failed + tries.lost):
+            yield f"the tries of task {task} do not add up: {tries}"
+        if run is not None and (run.attempt != tries.attempt + 1 or run.start_ms < tries.until):
+            yield f"task {task} had {tries} and runs as {run}"
+    for task, run in world.runs.items():
+        if run.attempt > 1 and task not in world.tries:
+            yield f"task {task} runs attempt {run.attempt} and had none before"
     for task in world.promises:
         if not _waits(world, task):
             yield f"task {task} holds a promise and does not wait"
@@ -77,7 +87,8 @@ def _waits(world: World, task: int) -> bool:
     state = world.arrays.get(job.id)
     if state is None:
         return False
-    return index_of(task) in (*state.returned, *array.indices[state.started :])
+    ahead = set(array.indices[state.started :]) - set(state.skipped)
+    return index_of(task) in {*state.returned, *state.resting, *ahead}
 
 
 def _runs(world: World) -> Iterator[str]:
@@ -120,22 +131,31 @@ def _arrays(world: World) -> Iterator[str]:
             yield f"array {job_id} counts {state.running} running, {running[job_id]} do"
         if not 0 <= state.ended < len(array.indices) or state.started > len(array.indices):
             yield f"array {job_id} of {len(array.indices)}: {state}"
-        if state.started != state.ended + state.running + len(state.returned):
+        again = (*state.returned, *state.resting)
+        if state.started + len(state.skipped) != state.ended + state.running + len(again):
             yield f"array {job_id} does not add up: {state}"
-        if list(state.returned) != sorted(set(state.returned) & set(over)):
-            yield f"array {job_id} has {state.returned} returned, started are {over}"
+        if any(list(some) != sorted(set(some)) for some in (state.returned, state.resting, state.skipped)):
+            yield f"array {job_id} has tasks twice or out of order: {state}"
+        if len(set(again)) != len(again) or not set(again) <= set(over):
+            yield f"array {job_id} has {again} that wait again, started are {over}"
+        if not set(state.skipped) <= set(array.indices[state.started + 1 :]):
+            yield f"array {job_id} has skipped {state.skipped}, which have had their turn or are next"
         if array.at_once_max and state.running > array.at_once_max:
             yield f"array {job_id} runs {state.running} at once, at most {array.at_once_max}"
-        lost = {index_of(task) for task in world.attempts if job_of(task) == job_id}
-        if lost != set(state.returned):
-            yield f"array {job_id} has {state.returned} returned and attempts noted for {sorted(lost)}"
+        tried = {index_of(task) for task in world.tries if job_of(task) == job_id and task not in world.runs}
+        if tried != set(again):
+            yield f"array {job_id} has {again} that wait again and attempts noted for {sorted(tried)}"
+        timed = {task for _, task in world.timers}
+        unheard = [index for index in state.resting if task_key(job_id, index) not in timed]
+        if unheard:
+            yield f"array {job_id} has {unheard} at rest and nothing will wake them"
         gone = {index_of(task) for task in world.runs if job_of(task) == job_id} - set(over)
         if gone:
             yield f"array {job_id} runs {sorted(gone)}, which have not been started"
 
 
 def _parked(world: World) -> Iterator[str]:
-    timed = {job for _, job in world.timers}
+    timed = {job_of(task) for _, task in world.timers}
     for job_id, parked in world.parked.items():
         job = world.jobs.get(job_id)
         if job is None:
@@ -153,6 +173,34 @@ def _parked(world: World) -> Iterator[str]:
         yield f"ended jobs have dependents: {sorted(world.dependents.keys() - world.jobs.keys())}"
     if world.timers != sorted(world.timers):
         yield "timers are not in order"
+
+
+def _nodes(world: World) -> Iterator[str]:
+    for name, suspect in world.suspects.items():
+        node = world.nodes.get(name)
+        if node is None or suspect.strikes < 1:
+            yield f"{name!r} is suspected as {suspect} and not known"
+        elif not suspect.tried and node.state is NodeState.UP:
+            yield f"node {name} is up and suspected"
+    for name, row in world.marks.items():
+        if name not in world.nodes or not 0 < len(set(row)) == len(row) <= MARKS_MAX:
+            yield f"against {name!r} is held {row}"
+        elif any(world.failed_on.get(job, name) != name for job in row if job in world.jobs):
+            yield f"against {name!r} is held {row}, of which one failed elsewhere"
+    if not world.failed_on.keys() <= world.jobs.keys():
+        yield f"ended jobs failed somewhere: {sorted(world.failed_on.keys() - world.jobs.keys())}"
+
+
+def _environments(world: World) -> Iterator[str]:
+    live = [*world.jobs.values(), *(notice.job for notice in world.notices.values())]
+    named = Counter(job.spec.work.env for job in live if job.spec.work is not None and job.spec.work.env)
+    if world.env_users != named:
+        yield f"environments are named {dict(named)} times, counted {world.env_users}"
+    if world.environments.keys() != named.keys():
+        yield f"environments {sorted(world.environments)} are kept, {sorted(named)} named"
+    for job_id, notice in world.notices.items():
+        if notice.job.id != job_id or job_id in world.jobs:
+            yield f"a notice for {job_id} is kept, which has not ended"
 
 
 def _memory(world: World) -> Iterator[str]:
@@ -194,13 +242,21 @@ def _rows(world: World, pool: Pool) -> Iterator[str]:
         yield "rows are not where they are said to be"
     if [node.name for node in pool.nodes] != pool.names:
         yield "nodes are not in the order of their names"
-    closed = {row for row, node in enumerate(pool.nodes) if node.state is not NodeState.UP}
+    runs = Counter(row for run in world.runs.values() if run.pool == pool.name for row in run.rows)
+    tried = {row: runs[row] for row, name in enumerate(pool.names) if _is_tried(world, name)}
+    if pool.tried != tried:
+        yield f"nodes are tried with {pool.tried} runs, should be {tried}"
+    closed = {row for row, node in enumerate(pool.nodes) if node.state is not NodeState.UP or tried.get(row)}
     if pool.closed != closed:
         yield f"closed rows {sorted(pool.closed)}, should be {sorted(closed)}"
     for run in world.runs.values():
         down = [row for row in run.rows if run.pool == pool.name and pool.nodes[row].state is NodeState.DOWN]
         if down:
             yield f"run {run.task} is on nodes that are down, rows {down}"
+
+
+def _is_tried(world: World, name: str) -> bool:
+    return name in world.suspects and world.suspects[name].tried
 
 
 def _columns(world: World, pool: Pool, runs: list[Run], *, may_be_overfull: bool) -> Iterator[str]:
@@ -271,7 +327,7 @@ def _startable(world: World, job: Job) -> bool:
     if array is None:
         return job.id << ARRAY_BITS not in world.runs
     state = world.arrays[job.id]
-    waiting = len(array.indices) - state.started + len(state.returned)
+    waiting = len(array.indices) - state.started - len(state.skipped) + len(state.returned)
     return waiting > 0 and (not array.at_once_max or state.running < array.at_once_max)
 
 

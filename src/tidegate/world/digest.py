@@ -37,8 +37,8 @@ class Notes:
 
 
 RECORD_KINDS = (
-    "arrays", "attempts", "dependents", "halting", "jobs", "keys", "last_runs", "nodes", "outcomes", "parked",
-    "promises", "runs", "strays",
+    "arrays", "dependents", "environments", "failed_on", "halting", "jobs", "keys", "last_runs", "marks", "nodes",
+    "notices", "outcomes", "parked", "promises", "runs", "strays", "suspects", "tries",
 )  # fmt: skip
 
 
@@ -46,18 +46,23 @@ class Digest:
     """One attribute a kind of record, named as the world names it."""
 
     arrays: Notes
-    attempts: Notes
     dependents: Notes
+    environments: Notes
+    failed_on: Notes
     halting: Notes
     jobs: Notes
     keys: Notes
     last_runs: Notes
+    marks: Notes
     nodes: Notes
+    notices: Notes
     outcomes: Notes
     parked: Notes
     promises: Notes
     runs: Notes
     strays: Notes
+    suspects: Notes
+    tries: Notes
 
     def __init__(self) -> None:
         self.total = 0

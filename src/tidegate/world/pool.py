@@ -1,7 +1,8 @@
 """A pool: a set of nodes as columns, its lanes, and its runs by expected end.
 
 One contiguous integer column per resource. A closed node (draining, drained, down) has CLOSED taken off every
-column, so that no shape fits there and arithmetic on it goes on unchanged.
+column, so that no shape fits there and arithmetic on it goes on unchanged. A node that is tried is closed while
+anything runs there.
 """
 
 from bisect import bisect_left, insort
@@ -26,7 +27,7 @@ class Pool:
     __slots__ = (
         "buffer", "capacity", "cells", "changed", "closed", "end_times", "fitting", "free_units", "freed", "fresh",
         "grown", "kinds", "lane_serial", "lanes", "masks", "name", "names", "nodes", "odd", "open_rows", "owned_ends",
-        "promised", "row_of", "runs_at", "strained", "total", "unit", "units_at", "units_free",
+        "promised", "row_of", "runs_at", "strained", "total", "tried", "unit", "units_at", "units_free",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -42,6 +43,7 @@ class Pool:
         self.capacity: list[int] = []  # by column, open or not
         self.cells: list[memoryview] = []
         self.closed: set[int] = set()
+        self.tried: dict[int, int] = {}  # rows that take one run at a time -> how many are there
         self.lanes: dict[LaneKey, Lane] = {}
         self.lane_serial = 0
         self.end_times: list[int] = []
@@ -73,7 +75,7 @@ class Pool:
         twin.capacity = self.capacity
         twin.buffer = self.buffer.copy()
         twin.cells = [column.data for column in twin.buffer]
-        twin.closed = self.closed.copy()
+        twin.closed, twin.tried = self.closed.copy(), self.tried.copy()
         twin.lanes = self.lanes.copy()
         twin.lane_serial = self.lane_serial
         twin.end_times = self.end_times.copy()
@@ -107,12 +109,23 @@ class Pool:
             total[column, row] = amount
         self.total = total
         self.capacity = total.sum(axis=1).tolist()
-        is_open = node.state is NodeState.UP
+        self._open_or_close(row)
+        self.freed = None
+        self.recount()
+
+    def set_tried(self, name: str, runs: int | None) -> None:
+        """From now on one run at a time, with so many there; None: no more. `set_node` follows."""
+        row = self.row_of[name]
+        if runs is None:
+            self.tried.pop(row, None)
+        else:
+            self.tried[row] = runs
+
+    def _open_or_close(self, row: int) -> None:
+        is_open = self.nodes[row].state is NodeState.UP and not self.tried.get(row, 0)
         if is_open == (row in self.closed):
             self.buffer[:, row] += CLOSED if is_open else -CLOSED
             (self.closed.discard if is_open else self.closed.add)(row)
-        self.freed = None
-        self.recount()
 
     def _add_row(self, node: Node) -> int:
         row = self.row_of[node.name] = len(self.names)
@@ -200,15 +213,28 @@ class Pool:
         self._shift(run, -1)
         self.free_units -= self.expect(run)
         self.join(run.need, plain=run.plain)
+        if self.tried and self._try(run, 1):
+            self.freed = None  # a draft made before may give away more than there is now
+            self.recount()
 
     def vacate(self, run: Run) -> None:
         self._shift(run, 1)
         self.free_units += self.unexpect(run)
+        if self.tried:
+            self._try(run, -1)
         if self.strained:
             self.recount()
         self.part(run.need, plain=run.plain)
         if self.freed is not None:
             self.freed.update(run.rows)
+
+    def _try(self, run: Run, change: int) -> bool:
+        """Counts the runs on nodes that are tried; True if there are any."""
+        rows = [row for row in run.rows if row in self.tried]
+        for row in rows:
+            self.tried[row] += change
+            self._open_or_close(row)
+        return bool(rows)
 
     def _shift(self, run: Run, sign: int) -> None:
         if len(run.rows) == 1:

@@ -2,7 +2,7 @@
 
 from tidegate.model.base import Value
 from tidegate.model.events import Placement
-from tidegate.model.jobs import After, Outcome
+from tidegate.model.jobs import After, Job, Outcome
 
 Need = tuple[tuple[int, int], ...]
 """(column, amount) of one chunk, zero amounts left out."""
@@ -35,27 +35,60 @@ class Parked(Value, frozen=True, gc=False):
 
 
 class ArrayState(Value, frozen=True, gc=False):
-    """Where an array stands. Tasks start in index order; returned ones first."""
+    """Where an array stands. Tasks start in index order, those that wait again first. `world.arrays` changes it."""
 
-    started: int  # how many of `indices` have been started
-    returned: tuple[int, ...]  # lost ones that wait again, sorted
+    started: int  # how many of `indices` have had their turn
+    returned: tuple[int, ...]  # those that wait again, sorted
     running: int
     ended: int
     failed: bool
+    resting: tuple[int, ...] = ()  # those that wait out a back-off before, sorted
+    skipped: tuple[int, ...] = ()  # those that ended before their turn came, sorted
+
+    def ready(self, tasks: int) -> int:
+        """How many tasks wait for nothing but their turn."""
+        return tasks - self.started - len(self.skipped) + len(self.returned)
 
     def waiting(self, tasks: int) -> int:
-        return tasks - self.started + len(self.returned)
+        return self.ready(tasks) + len(self.resting)
 
     def available(self, tasks: int, at_once_max: int) -> int:
         """How many tasks may start now, capacity aside."""
-        waiting = self.waiting(tasks)
-        return min(waiting, at_once_max - self.running) if at_once_max else waiting
+        ready = self.ready(tasks)
+        return min(ready, at_once_max - self.running) if at_once_max else ready
+
+
+class Tries(Value, frozen=True, gc=False):
+    """The attempts of a task that are over, from the first until the task ends."""
+
+    attempt: int  # the number of the last
+    failed: int  # how many ended badly by themselves,
+    lost: int  # and how many were lost and count
+    until: int  # the next does not start before
 
 
 class HaltAsked(Value, frozen=True, gc=False):
     attempt: int
     outcome: Outcome
     seq: int  # the number of the event, so that a cursor can skip what was sent
+    again: bool = False  # when it has ended the task waits again
+
+
+class Notice(Value, frozen=True, gc=False):
+    """A job that has ended and whose `notify` command has not been run."""
+
+    job: Job
+    outcome: Outcome
+    seq: int  # as in HaltAsked
+
+
+class Suspect(Value, frozen=True, gc=False):
+    """A node on which jobs fail one after the other."""
+
+    until: int  # drained until then; from then on it is tried
+    strikes: int  # how often in a row
+    tried: bool  # it takes one job at a time until one succeeds
+    why: str
 
 
 class LastRuns(Value, frozen=True, gc=False):

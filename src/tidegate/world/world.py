@@ -2,12 +2,12 @@
 
 from tidegate.model.base import ARRAY_BITS, job_of
 from tidegate.model.events import Promise
-from tidegate.model.jobs import Amounts, Job, Outcome
+from tidegate.model.jobs import Amounts, Job, Outcome, Pairs
 from tidegate.model.nodes import Node
 from tidegate.model.policy import PolicySpec
 from tidegate.world.digest import MODULUS, RECORD_KINDS, Digest, record_hash
 from tidegate.world.pool import Pool
-from tidegate.world.records import ArrayState, HaltAsked, LastRuns, Need, Parked, Run
+from tidegate.world.records import ArrayState, HaltAsked, LastRuns, Need, Notice, Parked, Run, Suspect, Tries
 
 OUTCOMES_KEPT = 10_000
 """So many ended jobs at least, and twice as many at most, are remembered for dependencies submitted later."""
@@ -17,7 +17,7 @@ USERS_KEPT = 100_000
 
 # What a fork takes over as it is, and what it copies; a compiled class has no `__dict__` to ask.
 SCALARS = ("seq", "cycle", "policy", "policy_version", "next_job", "ordered")
-TABLES = (*RECORD_KINDS, "columns", "emptying", "launching", "timers", "ripe")
+TABLES = (*RECORD_KINDS, "columns", "emptying", "env_users", "launching", "timers", "ripe")
 
 
 class World:
@@ -36,7 +36,7 @@ class World:
         self.runs: dict[int, Run] = {}
         self.parked: dict[int, Parked] = {}
         self.arrays: dict[int, ArrayState] = {}
-        self.attempts: dict[int, int] = {}  # tasks that lost attempts and wait again: how many
+        self.tries: dict[int, Tries] = {}  # by task
         self.promises: dict[int, Promise] = {}
         self.halting: dict[int, HaltAsked] = {}
         self.strays: dict[tuple[int, int], int] = {}  # (task, attempt) -> event number
@@ -44,11 +44,18 @@ class World:
         self.outcomes: dict[int, Outcome] = {}
         self.keys: dict[str, tuple[int, int]] = {}  # idempotency key -> (job, expiry), oldest first
         self.last_runs: dict[str, LastRuns] = {}  # by user
+        self.environments: dict[str, Pairs] = {}  # by the name that works give them
+        self.notices: dict[int, Notice] = {}  # by job
+        # Who is to blame (docs/decisions/0010).
+        self.marks: dict[str, tuple[int, ...]] = {}  # node -> jobs that failed there since one succeeded
+        self.failed_on: dict[int, str] = {}  # live job -> the node it failed on; "": on more than one
+        self.suspects: dict[str, Suspect] = {}  # by node
         # Derived from the records above, kept for speed only.
         self.ordered = 0  # the number of the last event that an engine has to act on
         self.launching: dict[int, int] = {}  # task -> event number of a start the engine has not confirmed
-        self.timers: list[tuple[int, int]] = []  # (when to look, job), sorted
+        self.timers: list[tuple[int, int]] = []  # (when to look, task), sorted; index 0 is for the job, too
         self.ripe: dict[int, None] = {}  # parked jobs whose conditions changed
+        self.env_users: dict[str, int] = {}  # environment -> how many live jobs and notices name it
         self.emptying: dict[str, None] = {}  # draining nodes that a run has left
         self.stirred: dict[str, Pool] = {}  # pools with changes since the last cycle
         self.digest = Digest()

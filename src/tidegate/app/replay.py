@@ -1,7 +1,4 @@
-"""The rule: the composition root. The only file that sees every room; it chooses, wires and starts.
-
-What a client prints is decided in `cli`; here are the calls that a client makes.
-"""
+"""`tide replay`, wired: the trace, the machine, the virtual engine, and what is kept."""
 
 import gc
 import resource
@@ -14,7 +11,7 @@ from typing import Any
 
 from tidegate.engines.virtual import VirtualEngine
 from tidegate.journals.memory import Tee
-from tidegate.journals.sqlite import JournalError, SqliteJournal
+from tidegate.journals.sqlite import SqliteJournal
 from tidegate.lab.generate import GenerateError, GenerateOptions, write_swf
 from tidegate.lab.measure import Row
 from tidegate.lab.replay import BrokenStateError, Machine, News, Outcome, ScheduleFile, Wiring, first_arrivals, replay
@@ -24,6 +21,7 @@ from tidegate.lab.workload import Filter, Runtimes, TraceError, TraceOptions, Wo
 from tidegate.loop.loop import Cadence
 from tidegate.model.nodes import Node
 from tidegate.model.policy import PolicySpec
+from tidegate.ports import JournalError
 from tidegate.wire.policy_file import (
     PolicyError,
     builtin_names,

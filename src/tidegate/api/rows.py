@@ -1,0 +1,137 @@
+"""Jobs, tasks and nodes as clients see them."""
+
+from collections.abc import Iterable, Iterator
+
+from tidegate.model.base import ARRAY_BITS, index_of, job_of
+from tidegate.model.jobs import CPUS, GPUS, MEMORY, Job, Shape
+from tidegate.wire import states
+from tidegate.wire.api import JobRow, NodeRow
+from tidegate.wire.arrays import format_indices
+from tidegate.world.arrays import turns
+from tidegate.world.pool import CLOSED
+from tidegate.world.records import Run
+from tidegate.world.world import World
+
+MILLI = 1000
+
+
+def live_rows(world: World, jobs: Iterable[Job]) -> Iterator[JobRow]:
+    """Tasks that have been started each have a row; those of an array that wait share one, the first."""
+    of_arrays: dict[int, list[Run]] = {}
+    if world.arrays:
+        for run in world.runs.values():
+            if job_of(run.task) in world.arrays:
+                of_arrays.setdefault(job_of(run.task), []).append(run)
+    for job in jobs:
+        array = job.spec.array
+        if array is None:
+            alone = world.runs.get(job.id << ARRAY_BITS)
+            yield waiting_row(world, job) if alone is None else running_row(world, job, alone)
+            continue
+        if world.arrays[job.id].waiting(len(array.indices)):
+            yield waiting_row(world, job)
+        for run in of_arrays.get(job.id, ()):
+            yield running_row(world, job, run)
+
+
+def job_row(job: Job, state: str) -> JobRow:
+    """What every row of the job says."""
+    spec = job.spec
+    cpus, memory, gpus = amounts_of(spec.shape)
+    return JobRow(
+        id=job.id, state=state, name=spec.name, user=spec.user, queue=spec.queue, klass=spec.klass, pool=job.pool,
+        submit_ms=job.submit_ms, limit_ms=spec.limit_ms, cpus=cpus / MILLI, memory_mib=memory, gpus=gpus // MILLI,
+        node_count=1 if spec.shape.stack else spec.shape.count, tags=dict(spec.tags),
+    )  # fmt: skip
+
+
+def amounts_of(shape: Shape) -> tuple[int, int, int]:
+    """Milli-cpus, MiB and milli-gpus of one chunk."""
+    cpus = memory = gpus = 0
+    for name, amount in shape.chunk:
+        if name == CPUS:
+            cpus = amount
+        elif name == MEMORY:
+            memory = amount
+        elif name == GPUS:
+            gpus = amount
+    return cpus, memory, gpus
+
+
+def waiting_row(world: World, job: Job) -> JobRow:
+    state, reason = waiting_state(world, job)
+    row = job_row(job, state)
+    row.reason = reason
+    array = job.spec.array
+    if array is None:
+        tries = world.tries.get(job.id << ARRAY_BITS)
+        row.attempts = tries.attempt if tries is not None else 0
+    else:
+        stand = world.arrays[job.id]
+        row.tasks = stand.waiting(len(array.indices))
+        row.indices = format_indices(sorted([*turns(stand, array.indices), *stand.resting]))
+    return row
+
+
+def waiting_state(world: World, job: Job) -> tuple[str, str]:
+    parked = world.parked.get(job.id)
+    if parked is None:
+        return states.WAITING, waits_for(world, job)
+    if parked.held:
+        return states.HELD, "held; `tide release` lets it go"
+    if parked.after:
+        return states.WAITING, "after " + ", ".join(f"{after.job}:{after.kind}" for after in parked.after[:8])
+    tries = world.tries.get(job.id << ARRAY_BITS)
+    if tries is not None and tries.attempt:
+        return states.WAITING, f"attempt {tries.attempt} ended badly; it is tried again after a pause"
+    return states.WAITING, "for its earliest start" if parked.begin_ms else "about to be ready"
+
+
+def waits_for(world: World, job: Job) -> str:
+    array = job.spec.array
+    if array is not None:
+        state = world.arrays[job.id]
+        if array.at_once_max and state.running >= array.at_once_max:
+            return f"{array.at_once_max} of its tasks run, as many as it asked for at once"
+    if world.promises and any(job_of(task) == job.id for task in world.pools[job.pool].promised):
+        return "for room; it is promised a start"
+    return "for room, or for its turn"
+
+
+def running_row(world: World, job: Job, run: Run) -> JobRow:
+    row = job_row(job, running_state(world, run))
+    if job.spec.array is not None:
+        row.index = index_of(run.task)
+    row.start_ms = run.start_ms
+    row.attempts = run.attempt
+    row.nodes = [name for name, _ in run.nodes]
+    return row
+
+
+def running_state(world: World, run: Run) -> str:
+    if run.task in world.halting:
+        return states.ENDING
+    return states.STARTING if run.task in world.launching else states.RUNNING
+
+
+def node_rows(world: World) -> Iterator[NodeRow]:
+    jobs: dict[str, int] = {}
+    for run in world.runs.values():
+        for name, _ in run.nodes:
+            jobs[name] = jobs.get(name, 0) + 1
+    for name in sorted(world.nodes, key=natural):
+        node = world.nodes[name]
+        pool = world.pools[node.pool]
+        row = pool.row_of[name]
+        free = pool.buffer[:, row] + (CLOSED if row in pool.closed else 0)
+        yield NodeRow(
+            name=name, pool=node.pool, state=str(node.state), capacity=dict(node.capacity),
+            free={resource: int(free[world.columns[resource]]) for resource, _ in node.capacity},
+            labels=dict(node.labels), why=node.why, jobs=jobs.get(name, 0),
+        )  # fmt: skip
+
+
+def natural(name: str) -> tuple[str, int, str]:
+    """node2 before node10."""
+    stem = name.rstrip("0123456789")
+    return (stem, int(name[len(stem) :] or 0), name)

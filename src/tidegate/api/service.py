@@ -1,0 +1,424 @@
+"""The answers: one method a route. Reads are answered at once; wishes when the turn that took them is safe."""
+
+import asyncio
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from tidegate.api.access import Access, Peer
+from tidegate.api.follow import EVENTS_KIND, SUBSCRIBERS_MAX, Stream, Streams, Waits
+from tidegate.api.http import TEXT, Request
+from tidegate.api.live import LiveInbox, Result, ToldJournal, Wish
+from tidegate.api.openapi import document
+from tidegate.api.past import Past, PastRows
+from tidegate.api.rows import live_rows, node_rows
+from tidegate.api.submit import MistakeError, command_of
+from tidegate.api.table import Look, QueueTable, text_of
+from tidegate.api.words import RefusedError, Tasks, number, problem
+from tidegate.model import commands as cmd
+from tidegate.model.commands import Command, Refused
+from tidegate.model.events import JobSubmitted
+from tidegate.model.jobs import Job
+from tidegate.model.nodes import NodeState
+from tidegate.ports import JournalError
+from tidegate.wire import api
+from tidegate.wire.api import ROUTES, Route
+from tidegate.world.world import World
+
+ROWS_MAX = 1_000_000
+WAIT_MAX_MS = 60_000
+GATHER_S = 0.1
+
+encode = msgspec.json.encode
+
+
+def not_taken(refused: Refused) -> api.ResultBody:
+    return api.ResultBody(error=api.Problem(refused.what, refused.cure))
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the server knows of itself, for `status`."""
+
+    about: Callable[[], dict[str, Any]]
+    now: Callable[[], int]
+    stop: Callable[[bool], None]  # True: the keeper too
+    trouble: Callable[[], Refused | None]  # why no command can be taken just now
+
+
+class Service:
+    """Everything a request can reach."""
+
+    def __init__(
+        self, world: World, inbox: LiveInbox, journal: ToldJournal, past: Past, access: Access, facts: Facts
+    ) -> None:
+        self.world = world
+        self.inbox = inbox
+        self.journal = journal
+        self.past = past
+        self.access = access
+        self.facts = facts
+        self.table = QueueTable(world)
+        self.waits = Waits()
+        self.streams = Streams()
+        self.routes: dict[tuple[str, str], tuple[Route, Any, Any]] = {}
+        for route in ROUTES:
+            decoder = msgspec.json.Decoder(route.body) if route.body is not None else None
+            self.routes[route.method, route.path] = (route, getattr(self, f"_{route.name}"), decoder)
+
+    # -- dispatch ----------------------------------------------------------------------------------------
+
+    def handle(self, request: Request) -> None:
+        try:
+            found, word = self._find(request)
+            if request.peer is Peer.nobody():
+                request.peer = self.access.of_token(request.headers.get(b"authorization", b""))
+            if not request.peer.user:
+                raise RefusedError(401, "nobody is asking", "send a token: Authorization: Bearer TOKEN")
+            _, method, decoder = found
+            if decoder is None:
+                method(request, word) if word else method(request)
+                return
+            body = decoder.decode(request.body or b"{}")
+            method(request, body, word) if word else method(request, body)
+        except RefusedError as refused:
+            request.answer(refused.status, problem(refused.what, refused.cure))
+        except MistakeError as mistake:
+            request.answer(400, problem(mistake.refused.what, mistake.refused.cure))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            request.answer(400, problem(f"the body is not what was expected: {error}", "see /v1/openapi.json"))
+        except JournalError as error:
+            request.answer(503, problem(f"the journal cannot be used: {error}", "try again when that is mended"))
+        except Exception:  # noqa: BLE001  a bug must end one answer, not the server; the log has it whole
+            traceback.print_exc()
+            request.answer(500, problem("a mistake in tidegate itself", "please report it, with the server's log"))
+
+    def _find(self, request: Request) -> tuple[tuple[Route, Any, Any], str]:
+        path = request.target.decode("latin-1")
+        method = request.method
+        known = self.routes.get((method, path))
+        if known is not None:
+            return known, ""
+        parts = path.split("/")
+        if len(parts) in {4, 5} and parts[1] == "v1":
+            word = unquote(parts[3])
+            kind = {"jobs": "{job}", "nodes": "{node}"}.get(parts[2], "")
+            known = self.routes.get((method, "/".join([*parts[:3], kind, *parts[4:]])))
+            if known is not None and word:
+                return known, word
+        if any(path == other for _, other in self.routes):
+            raise RefusedError(405, f"{method} does not go with {path}", "see /v1/openapi.json")
+        raise RefusedError(404, f"there is nothing at {path}", "see /v1/openapi.json")
+
+    # -- submitting --------------------------------------------------------------------------------------
+
+    def _submit(self, request: Request, body: api.SubmitBody) -> None:
+        self._may_command(request, 1)
+        command = command_of(body, request.peer.user)
+        self.inbox.put(command, partial(self._submitted, request, command))
+
+    def _submitted(self, request: Request, command: cmd.Submit, result: Result) -> None:
+        answer = self._submission(command, result)
+        request.answer(200 if answer.error is None else 409, encode(answer))
+
+    def _submission(self, command: cmd.Submit, result: Result) -> api.ResultBody:
+        if isinstance(result, Refused):
+            return not_taken(result)
+        tasks = 1 if command.spec.array is None else len(command.spec.array.indices)
+        if not result:
+            return api.ResultBody(self.world.keys[command.key][0], tasks, True)
+        submitted = result[-1]
+        assert isinstance(submitted, JobSubmitted), "a submission ends with its job"
+        return api.ResultBody(submitted.job.id, tasks)
+
+    def _submit_many(self, request: Request, body: api.SubmitManyBody) -> None:
+        self._may_command(request, len(body.jobs))
+        answers: list[api.ResultBody | None] = [None] * len(body.jobs)
+        open_answers = len(answers)
+
+        def answered(at: int, answer: api.ResultBody) -> None:
+            nonlocal open_answers
+            answers[at] = answer
+            open_answers -= 1
+            if not open_answers:
+                request.answer(200, encode({"results": answers}))
+
+        def reply(at: int, command: cmd.Submit, result: Result) -> None:
+            answered(at, self._submission(command, result))
+
+        def wishes() -> Iterator[Wish]:
+            for at, job in enumerate(body.jobs):
+                try:
+                    command = command_of(job, request.peer.user)
+                except MistakeError as mistake:
+                    answered(at, not_taken(mistake.refused))
+                else:
+                    yield command, partial(reply, at, command)
+
+        if answers:
+            self.inbox.put_many(wishes())
+        else:
+            request.answer(200, encode({"results": []}))
+
+    def _may_command(self, request: Request, commands: int) -> None:
+        trouble = self.facts.trouble()
+        if trouble is not None:
+            raise RefusedError(503, trouble.what, trouble.cure)
+        if self.inbox.is_full:
+            raise RefusedError(503, "too many commands are waiting", "try again in a second")
+        wait_s = self.access.spend(request.peer.user, commands, time.monotonic())
+        if wait_s:
+            raise RefusedError(429, "too many commands at once", f"try again in {wait_s:.1f} s, or submit an array")
+
+    # -- one job -----------------------------------------------------------------------------------------
+
+    def _owned(self, request: Request, word: str) -> int:
+        """The id, if the one who asks may touch the job."""
+        job_id = number(word, "a job id")
+        job = self.world.jobs.get(job_id) or self.past.job(job_id)
+        if job is None:
+            raise RefusedError(404, f"there is no job {job_id}", "`tide queue --all` lists the known ones")
+        if not request.peer.may_touch(job.spec.user):
+            raise RefusedError(403, f"job {job_id} belongs to {job.spec.user}", "ask them, or an administrator")
+        return job_id
+
+    def _job(self, request: Request, word: str) -> None:
+        job_id = self._owned(request, word)
+        asked = self._query(request, "job")
+        index = number(asked["index"], "an index") if "index" in asked else -1
+        request.answer(200, encode(self.past.whole(self.world, job_id, index)))
+
+    def _cancel(self, request: Request, body: api.TaskBody, word: str) -> None:
+        self._act(request, word, lambda job: cmd.Cancel(job, body.index, request.peer.user))
+
+    def _hold(self, request: Request, body: api.TaskBody, word: str) -> None:
+        self._whole(body)
+        self._act(request, word, lambda job: cmd.Hold(job, request.peer.user))
+
+    def _release(self, request: Request, body: api.TaskBody, word: str) -> None:
+        self._whole(body)
+        self._act(request, word, lambda job: cmd.Release(job, request.peer.user))
+
+    def _requeue(self, request: Request, body: api.TaskBody, word: str) -> None:
+        self._act(request, word, lambda job: cmd.Requeue(job, body.index, request.peer.user))
+
+    def _whole(self, body: api.TaskBody) -> None:
+        if body.index >= 0:
+            raise RefusedError(409, "one task of an array cannot be held or released", "hold the whole job")
+
+    def _act(self, request: Request, word: str, command: Callable[[int], Command]) -> None:
+        job_id = self._owned(request, word)
+        if job_id not in self.world.jobs:
+            ended = self.past.state_of(job_id)
+            raise RefusedError(409, f"job {job_id} has ended: {ended}", "there is nothing left to do about it")
+        self._command(request, command(job_id))
+
+    def _command(self, request: Request, command: Command) -> None:
+        self._may_command(request, 1)
+
+        def reply(result: Result) -> None:
+            if isinstance(result, Refused):
+                request.answer(409, problem(result.what, result.cure))
+            else:
+                request.answer(200, encode(api.DoneBody(done=bool(result))))
+
+        self.inbox.put(command, reply)
+
+    def _log(self, request: Request, word: str) -> None:
+        job_id = self._owned(request, word)
+        asked = self._query(request, "log")
+        stream = asked.get("stream", "stdout")
+        if stream not in {"stdout", "stderr"}:
+            raise RefusedError(400, f"there is no stream {stream!r}", "ask for stdout or stderr")
+        index = number(asked.get("index", "0"), "an index")
+        offset = number(asked.get("offset", "0"), "an offset")
+        request.answer(200, self.past.log(self.world, job_id, index, stream, offset), b"application/octet-stream")
+
+    # -- many jobs ---------------------------------------------------------------------------------------
+
+    def _jobs(self, request: Request) -> None:
+        asked = self._query(request, "jobs")
+        if "state" in asked:
+            asked["state"] = asked["state"].upper()
+        if asked.get("user") == "me":
+            asked["user"] = request.peer.user
+        limit = number(asked.get("limit", str(ROWS_MAX)), "a limit")
+        tasks = Tasks(asked["job"]) if "job" in asked else None
+        jobs = self._chosen(asked, tasks)
+        is_text = b"text/plain" in request.headers.get(b"accept", b"")
+        is_all = asked.get("all", "0") not in {"", "0"}
+        if is_text and not is_all and (tasks is None or not tasks.indices):
+            look = Look(
+                now=self.facts.now(), width=number(asked.get("width", "80"), "a width"), state=asked.get("state", ""),
+                is_coloured=asked.get("colour") == "1",
+            )  # fmt: skip
+            request.answer(200, self.table.text(jobs[:limit], look), TEXT)
+            return
+        rows = list(live_rows(self.world, jobs))
+        if "state" in asked:
+            rows = [row for row in rows if row.state == asked["state"]]
+        if tasks is not None:
+            rows = [row for row in rows if tasks.wants(row)]
+        if not is_all:
+            self._send_rows(request, asked, rows[:limit], more=len(rows) > limit)
+            return
+        wish = PastRows(
+            user=asked.get("user", ""), queue=asked.get("queue", ""), state=asked.get("state", ""),
+            tasks=tasks, limit=max(0, limit - len(rows)),
+        )  # fmt: skip
+        self.past.rows(request, wish, lambda past, more: self._send_rows(request, asked, [*past, *rows], more=more))
+
+    def _send_rows(self, request: Request, asked: dict[str, str], rows: list[api.JobRow], *, more: bool) -> None:
+        if b"text/plain" in request.headers.get(b"accept", b""):
+            look = Look(
+                now=self.facts.now(), width=number(asked.get("width", "80"), "a width"),
+                is_coloured=asked.get("colour") == "1",
+            )  # fmt: skip
+            request.answer(200, text_of(rows, look), TEXT)
+        else:
+            request.answer(200, encode(api.JobsBody(rows, more)))
+
+    def _chosen(self, asked: dict[str, str], tasks: Tasks | None) -> list[Job]:
+        world = self.world
+        if tasks is not None:
+            jobs = [world.jobs[job] for job in tasks.jobs if job in world.jobs]
+        else:
+            jobs = list(world.jobs.values())
+        user, queue = asked.get("user"), asked.get("queue")
+        if user is not None:
+            jobs = [job for job in jobs if job.spec.user == user]
+        if queue is not None:
+            jobs = [job for job in jobs if job.spec.queue == queue]
+        return jobs
+
+    def _wait(self, request: Request) -> None:
+        asked = self._query(request, "wait")
+        tasks = Tasks(asked.get("job", ""))
+        if not tasks.jobs:
+            raise RefusedError(400, "no jobs are named", "say which: /v1/wait?job=12,13_5")
+        for job in tasks.jobs:
+            if job not in self.world.jobs and self.past.job(job) is None:
+                raise RefusedError(404, f"there is no job {job}", "`tide queue --all` lists the known ones")
+        known = number(asked.get("ended", "0"), "a count") if "ended" in asked else -1
+        timeout_ms = min(number(asked.get("timeout_ms", "30000"), "a time in milliseconds"), WAIT_MAX_MS)
+        Poll(self, request, tasks, known, timeout_ms).start()
+
+    # -- nodes, events, the server -----------------------------------------------------------------------
+
+    def _nodes(self, request: Request) -> None:
+        declared = bool(self.facts.about().get("declared"))
+        request.answer(200, encode(api.NodesBody(list(node_rows(self.world)), declared)))
+
+    def _drain(self, request: Request, body: api.NodeActionBody, word: str) -> None:
+        self._may_manage(request)
+        why = body.why or f"drained by {request.peer.user}"
+        self._command(request, cmd.SetNodeState(word, NodeState.DRAINING, why))
+
+    def _resume(self, request: Request, body: api.NodeActionBody, word: str) -> None:
+        self._may_manage(request)
+        self._command(request, cmd.SetNodeState(word, NodeState.UP, body.why))
+
+    def _may_manage(self, request: Request) -> None:
+        if not request.peer.is_admin:
+            raise RefusedError(403, f"{request.peer.user} may not manage the server", "ask an administrator")
+
+    def _events(self, request: Request) -> None:
+        if len(self.streams.live) >= SUBSCRIBERS_MAX:
+            raise RefusedError(503, f"{SUBSCRIBERS_MAX} others follow already", "try again later")
+        asked = self._query(request, "events")
+        last = request.headers.get(b"last-event-id", b"").decode("latin-1") or asked.get("after", "")
+        after = min(number(last, "an event number"), self.journal.seq) if last else self.journal.seq
+        request.stream(EVENTS_KIND)
+        self.past.catch_up(Stream(request, self.past.owner_of(self.world), after), self.journal, self.streams)
+
+    def _status(self, request: Request) -> None:
+        world = self.world
+        in_arrays = sum(state.running for state in world.arrays.values())
+        waiting = len(world.jobs) - len(world.arrays) - (len(world.runs) - in_arrays)
+        for job_id, state in world.arrays.items():
+            array = world.jobs[job_id].spec.array
+            waiting += state.waiting(len(array.indices)) if array is not None else 0
+        about = self.facts.about()
+        about.pop("declared", None)
+        body = api.StatusBody(waiting=waiting, running=len(world.runs), seq=self.journal.seq,
+                              ended=self.past.ended_count(), policy=world.policy.name, **about)  # fmt: skip
+        request.answer(200, encode(body))
+
+    def _stop(self, request: Request, body: api.StopBody) -> None:
+        self._may_manage(request)
+        request.answer(200, encode(api.DoneBody(True)), extra=b"Connection: close\r\n")
+        self.facts.stop(body.keeper)
+
+    def _openapi(self, request: Request) -> None:
+        request.answer(200, document())
+
+    def _query(self, request: Request, route: str) -> dict[str, str]:
+        known = {name for one in ROUTES if one.name == route for name, _ in one.query}
+        asked = dict(parse_qsl(request.query.decode("latin-1"), keep_blank_values=True, max_num_fields=100))
+        for name in asked:
+            if name not in known:
+                raise RefusedError(400, f"there is no parameter {name!r} here", f"use: {', '.join(sorted(known))}")
+        return asked
+
+    def watchers(self) -> Sequence[Any]:
+        return (self.table, self.waits, self.streams)
+
+
+class Poll:
+    """One client that waits for jobs to end."""
+
+    def __init__(self, service: Service, request: Request, tasks: Tasks, known: int, timeout_ms: int) -> None:
+        self.service = service
+        self.request = request
+        self.tasks = tasks
+        self.known = known
+        self.timeout_ms = timeout_ms
+        self.is_over = False
+        self.gather: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        body = self._look()
+        if self.known < 0 or body.ended > self.known or body.ended == body.total or not self.timeout_ms:
+            self._answer(body)
+            return
+        self.unwatch = self.service.waits.add(self.tasks.jobs, self._again)
+        self.timer = self.service.past.aio.call_later(self.timeout_ms / 1000, self._time_up)
+        self.request.on_gone = self._over
+
+    def _look(self) -> api.WaitBody:
+        return self.service.past.progress(self.service.world, self.tasks)
+
+    def _again(self) -> None:
+        """At once when the last has ended; else a little later, for others will have ended by then."""
+        if not any(job in self.service.world.jobs for job in self.tasks.jobs):
+            self._time_up()
+        elif self.gather is None:
+            self.gather = self.service.past.aio.call_later(GATHER_S, self._gathered)
+
+    def _gathered(self) -> None:
+        self.gather = None
+        body = self._look()
+        if body.ended > self.known and not self.is_over:
+            self._over()
+            self._answer(body)
+
+    def _time_up(self) -> None:
+        self._over()
+        self._answer(self._look())
+
+    def _over(self) -> None:
+        if not self.is_over:
+            self.is_over = True
+            self.unwatch()
+            self.timer.cancel()
+            if self.gather is not None:
+                self.gather.cancel()
+
+    def _answer(self, body: api.WaitBody) -> None:
+        self.request.answer(200, encode(body))

@@ -1,0 +1,20 @@
+"""`tide backup` and `tide restore`, in words."""
+
+from pathlib import Path
+
+from tidegate.journals.backup import JOURNAL
+from tidegate.journals.backup import backup as copy
+from tidegate.journals.backup import restore as put_back
+
+MIB = 1 << 20
+
+
+def backup(home: str, file: str) -> str:
+    made = copy(Path(home) / JOURNAL, Path(file))
+    return f"{made.path}: {made.seq:,} events, {made.octets / MIB:.1f} MiB, read back and found whole"
+
+
+def restore(home: str, file: str, *, force: bool = False) -> str:
+    done = put_back(Path(file), Path(home), force=force)
+    aside = f"; what was there is kept as {done.aside}" if done.aside is not None else ""
+    return f"{home} goes on after event {done.backup.seq:,} of {file}{aside}"

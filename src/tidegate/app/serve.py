@@ -1,0 +1,278 @@
+"""`tide up`, wired: home, journal, engine, the live loop, and those who listen."""
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tidegate import __version__, compiled
+from tidegate.api.access import Access, user_name
+from tidegate.api.follow import BREATHE_S
+from tidegate.api.http import Connection, Site
+from tidegate.api.live import LiveClock, LiveInbox, ToldJournal
+from tidegate.api.past import Past
+from tidegate.api.service import Facts, Service
+from tidegate.api.words import problem
+from tidegate.app.engines import Fleet, fleet_of
+from tidegate.app.home import Home, HomeError
+from tidegate.app.keeping import SETTLE_S, Keeping
+from tidegate.loop.loop import Loop
+from tidegate.model.commands import ChangePolicy, Refused, SetNode, SetNodeState
+from tidegate.model.nodes import NodeState
+from tidegate.ports import JournalError
+from tidegate.wire.policy_file import PolicyError, read_policy
+from tidegate.wire.sockets import reach
+
+GC_EVERY = 200_000
+RETRY_FLUSH_MS = 1000
+DEFAULT_POLICY = "tide"
+BACKLOG = 1024
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServeWish:
+    """What `tide up` was asked for."""
+
+    home: Path
+    engine: str = "local"
+    nodes: int = 0  # 0: this machine, as it is
+    milli_cpus: int = 0
+    memory_mib: int = 0
+    gpus: int = -1  # -1: as detected
+    policy: str = ""  # "": as it was, or the default
+    listen: str = ""  # HOST:PORT
+
+
+def serve(options: Any) -> int:
+    """`tide up`. With --detach in the background; else serves until it is told to stop."""
+    if options.detach:
+        from tidegate.app.detach import detach
+
+        return detach(Home(Path(options.home)))
+    wish = ServeWish(
+        home=Path(options.home), engine=options.engine, nodes=options.nodes, milli_cpus=round(options.cpus * 1000),
+        memory_mib=options.memory, gpus=-1 if options.gpus is None else options.gpus, policy=options.policy,
+        listen=options.listen,
+    )  # fmt: skip
+    home = Home(wish.home)
+    try:
+        home.prepare()
+        home.claim()
+        try:
+            Server(wish, home).run()
+        finally:
+            home.release()
+    except (HomeError, JournalError, PolicyError) as error:
+        print(f"tide: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+class Server:
+    def __init__(self, wish: ServeWish, home: Home) -> None:
+        self.wish = wish
+        self.home = home
+        self.began = time.monotonic()
+        self.aio = asyncio.new_event_loop()
+        asyncio.set_event_loop(self.aio)
+        self.keeping = Keeping(home.journal, say)
+        world = self.keeping.world
+        self.fleet: Fleet = fleet_of(wish, home.path, world)
+        self.clock = LiveClock(self.aio, self.keeping.journal.last_at)
+        self.inbox = LiveInbox(self.clock.wake)
+        self.journal = ToldJournal(self.keeping.journal)
+        self.loop = Loop(world, self.clock, self.journal, self.fleet.engine, self.inbox)
+        self.past = Past(self.aio, home.path, self.keeping.archive())
+        self.access = Access(home.tokens)
+        self.trouble: Refused | None = None
+        facts = Facts(self.about, lambda: self.clock.last, self.stop, lambda: self.trouble)
+        self.service = Service(world, self.inbox, self.journal, self.past, self.access, facts)
+        self.journal.watchers = self.service.watchers()
+        self.site = Site(self.service.handle, problem)
+        self.clock.before_wait = self.before_wait
+        self.watched_fd = -1
+        self.with_keeper = False
+
+    # -- what the server is ------------------------------------------------------------------------------
+
+    def about(self) -> dict[str, Any]:
+        notes = list(self.fleet.notes())
+        if self.clock.behind_ms > 1000:
+            notes.append(f"this machine's clock is {self.clock.behind_ms // 1000} s behind what it said before")
+        if self.trouble is not None:
+            notes.append(f"{self.trouble.what}; {self.trouble.cure}")
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "home": str(self.home.path),
+            "user": user_name(os.getuid()),
+            "up_ms": int((time.monotonic() - self.began) * 1000),
+            "engine": self.fleet.name,
+            "kernel": "compiled" if compiled() else "pure",
+            "notes": notes,
+            "declared": self.fleet.declared,
+        }
+
+    # -- running -----------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self.aio.add_signal_handler(number, self.clock.stop)
+        self.settle_policy()
+        self.settle_nodes()
+        listening = self.aio.run_until_complete(self.listen())
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(GC_EVERY, 50, 100)
+        say(f"serving {self.home.path} with {self.fleet.words} (pid {os.getpid()})")
+        tell_ready()
+        self.breathe()
+        self.tick()
+        try:
+            while self.turn():
+                pass
+        finally:
+            for server in listening:
+                server.close()
+            self.service.streams.close()
+            self.site.close()
+            self.aio.call_soon(self.aio.stop)
+            self.aio.run_forever()  # what was answered goes out
+            self.fleet.close(self.with_keeper)
+            self.past.close()
+            self.keeping.close()
+        say("stopped; what runs, runs on" if self.loop.world.runs else "stopped")
+
+    def breathe(self) -> None:
+        self.service.streams.breathe()
+        self.aio.call_later(BREATHE_S, self.breathe)
+
+    def tick(self) -> None:
+        try:
+            self.keeping.tick(self.clock.last)
+        except JournalError as error:
+            self.set_trouble(error)
+        self.aio.call_later(SETTLE_S, self.tick)
+
+    def stop(self, with_keeper: bool) -> None:
+        self.with_keeper = with_keeper
+        self.clock.stop()
+
+    def turn(self) -> bool:
+        """A journal that cannot be written stops nothing but the acknowledging: the same flush is tried again."""
+        try:
+            going = self.loop.turn()
+        except JournalError as error:
+            self.set_trouble(error)
+            return self.clock.wait(self.clock.now() + RETRY_FLUSH_MS)
+        if self.trouble is not None:
+            say("the journal can be written again")
+            self.trouble = None
+        return going
+
+    def set_trouble(self, error: JournalError) -> None:
+        if self.trouble is None:
+            say(f"nothing is taken until the journal can be written: {error}")
+        self.trouble = Refused(f"the journal cannot be written: {error}", "wishes are taken again when that is mended")
+
+    def before_wait(self) -> None:
+        """The engine may have come by another connection."""
+        fd = self.fleet.fileno()
+        if fd != self.watched_fd:
+            if self.watched_fd >= 0:
+                self.aio.remove_reader(self.watched_fd)
+            if fd >= 0:
+                self.aio.add_reader(fd, self.engine_speaks)
+            self.watched_fd = fd
+
+    def engine_speaks(self) -> None:
+        self.loop.engine_speaks()
+        self.clock.wake()
+
+    # -- beginning ---------------------------------------------------------------------------------------
+
+    def settle_policy(self) -> None:
+        """The journal's policy stays, unless another is asked for."""
+        world = self.loop.world
+        if world.policy_version and not self.wish.policy:
+            return
+        policy = read_policy(self.wish.policy or DEFAULT_POLICY)
+        if policy != world.policy:
+            self.inbox.put(ChangePolicy(policy), ignore)
+
+    def settle_nodes(self) -> None:
+        """What this machine has now; nodes that it no longer has are down."""
+        offered = {node.name for node in self.fleet.nodes}
+        for node in self.fleet.nodes:
+            known = self.loop.world.nodes.get(node.name)
+            if known is None or (known.capacity, known.labels) != (node.capacity, node.labels):
+                self.inbox.put(SetNode(node), ignore)
+            elif known.state is NodeState.DOWN:
+                self.inbox.put(SetNodeState(node.name, NodeState.UP), ignore)
+        for node in self.loop.world.nodes.values():
+            if node.name not in offered and node.state is not NodeState.DOWN:
+                self.inbox.put(SetNodeState(node.name, NodeState.DOWN, "not declared any more"), ignore)
+
+    async def listen(self) -> list[asyncio.Server]:
+        loop = asyncio.get_running_loop()
+        sock = bound(self.home.socket, 0o666 if os.getuid() == 0 else 0o600)
+        servers = [
+            await loop.create_unix_server(
+                partial(Connection, self.site, self.access.of_socket), sock=sock, backlog=BACKLOG
+            )
+        ]
+        if self.wish.listen:
+            host, port = address_of(self.wish.listen)
+            make = partial(Connection, self.site, self.access.of_nobody)
+            try:
+                servers.append(await loop.create_server(make, host, port, backlog=BACKLOG))
+            except OSError as error:
+                raise HomeError(f"cannot listen on {self.wish.listen} ({error.strerror}); name another") from error
+            port = servers[-1].sockets[0].getsockname()[1]
+            say(f"listening on http://{host}:{port}; requests need a token (`tide token add NAME`)")
+        return servers
+
+
+def tell_ready() -> None:
+    """To whoever started the server and listens: systemd, or `tide up --detach`."""
+    address = os.environ.pop("NOTIFY_SOCKET", "")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock, suppress(OSError):
+            sock.sendto(b"READY=1", f"\0{address[1:]}" if address.startswith("@") else address)
+
+
+def bound(path: Path, mode: int) -> socket.socket:
+    """The lock is ours, so a socket that is there was left by a server that is gone."""
+    path.unlink(missing_ok=True)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o777 & ~mode)
+    try:
+        reach(str(path), sock.bind)
+    finally:
+        os.umask(before)
+    return sock
+
+
+def address_of(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise HomeError(f"cannot listen on {text!r}: write HOST:PORT, such as 127.0.0.1:7070")
+    return host.strip("[]"), int(port)
+
+
+def ignore(result: Any) -> None:
+    """Nobody waits for the answer."""
+    if isinstance(result, Refused):
+        say(f"{result.what}; {result.cure}")
+
+
+def say(text: str) -> None:
+    print(time.strftime("%Y-%m-%d %H:%M:%S"), text, file=sys.stderr, flush=True)

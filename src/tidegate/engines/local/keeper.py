@@ -1,0 +1,338 @@
+"""The keeper: a small process that outlives the server, starts its jobs and knows how each of them ended.
+
+Run as `python -I -S -E -c BOOT HOME LAUNCHER`; one a home, which a lock decides. It serves one connection at a
+time and reads the old one to its end before the next, so what a killed server said comes before what its
+successor says. Both sides speak JSON, one object a line; docs/decisions/0011-keeper.md lists them.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tidegate.engines.local.cgroups import Cgroups
+from tidegate.engines.local.jobs import Jobs
+from tidegate.engines.local.notices import Notices
+from tidegate.engines.local.poll import Poll, clock_ms
+from tidegate.engines.local.records import Claims, Exits
+from tidegate.engines.local.starts import Starts
+from tidegate.engines.local.takeover import take_over
+
+PROTOCOL = 1
+LINE_MAX = 16 << 20
+READ_MAX = 1 << 16
+UNSENT_MAX = 64 << 20
+LOG_MAX = 1 << 20
+IDLE_MS_MAX = 60_000
+RETRY_MS = 1_000
+FAULTS_MAX = 1_000
+READY = 3
+LOCKED = 17
+OOM_SCORE = "/proc/self/oom_score_adj"
+OOM_ADJUST = -900
+
+Message = dict[str, Any]
+
+
+class Keeper:
+    def __init__(self, home: str, program: str) -> None:
+        self.home = home
+        self.place = f"{home}/keeper"
+        self.poll = Poll()
+        self.exits = Exits(f"{self.place}/exits")
+        self.claims = Claims(f"{self.place}/claims")
+        lost = take_over(home, self.exits, self.claims)
+        if lost:
+            log(f"{lost} attempts of an earlier keeper are lost")
+        status = os.stat(home)  # noqa: PTH116 - pathlib is not for the keeper
+        self.cgroups = Cgroups(f"tidegate-{status.st_dev:x}-{status.st_ino:x}", f"{self.place}/cgroups")
+        self.starts = Starts(self.poll, program, spared_from_oom())
+        self.jobs = Jobs(self.poll, self.starts, self.exits, self.claims, self.cgroups, self.tell)
+        self.notices = Notices(self.poll, self.starts, self.tell)
+        self.server: socket.socket | None = None
+        self.unread = b""
+        self.unsent = bytearray()
+        self.outbox: list[Message] = []
+        self.retrying = False
+        self.asked_to_leave = False
+        self.idle_since = clock_ms()
+        self.faults = 0
+        self.does: dict[str, Callable[[Message, int], None]] = {
+            "launch": self.jobs.launch,
+            "halt": self.jobs.halt,
+            "forget": lambda message, _now: self.jobs.forget(message),
+            "env": lambda message, _now: self.jobs.keep_environment(message),
+            "notify": self.notices.ask,
+            "inventory": self.inventory,
+            "stop": self.stop,
+        }
+        self.listening = listen(f"{self.place}/sock")
+        self.poll.watch(self.listening.fileno(), self.accept)
+        self.poll.at(clock_ms() + IDLE_MS_MAX, self.look_around)
+        self.children = self.watch_children()
+
+    def watch_children(self) -> int:
+        """A descriptor that can be read when a child has ended."""
+        reading, writing = os.pipe()
+        for end in (reading, writing):
+            os.set_blocking(end, False)
+        signal.signal(signal.SIGCHLD, lambda _signal, _frame: None)
+        signal.signal(signal.SIGTERM, lambda _signal, _frame: setattr(self, "asked_to_leave", True))
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        self.poll.watch(reading, self.drain)
+        return reading
+
+    def drain(self, now: int) -> None:
+        os.read(self.children, 4096)
+        self.starts.reap(now)
+        if self.asked_to_leave:
+            self.asked_to_leave = False
+            self.leave_if_idle(now)
+
+    def run(self) -> None:
+        while True:
+            try:
+                self.poll.wait()
+                self.finish_turn(clock_ms())
+            except Exception as error:  # noqa: BLE001 - a fault in one message must not take every job with it
+                self.fault(error)
+
+    def fault(self, error: Exception) -> None:
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        where = "" if trace is None else f" at {trace.tb_frame.f_code.co_qualname}:{trace.tb_lineno}"
+        log(f"fault{where}: {type(error).__name__}: {error}")
+        self.faults += 1
+        if self.faults > FAULTS_MAX:
+            raise error
+
+    def finish_turn(self, now: int) -> None:
+        """Ends are on record before they are told; of all that is told in a turn one write is made."""
+        if self.starts.told:
+            self.starts.hear_all(now)
+        if self.jobs.leaving:
+            self.jobs.check_leaving(now)
+        if not self.exits.write() and not self.retrying:
+            self.retrying = True
+            self.outbox.append({"is": "trouble", "why": self.exits.trouble})
+            log(self.exits.trouble)
+            self.poll.at(now + RETRY_MS, self.retry)
+        self.exits.tidy(idle=False)
+        self.send()
+
+    def retry(self, _now: int) -> None:
+        self.retrying = False
+        if self.exits.write():
+            self.outbox.append({"is": "trouble", "why": ""})
+
+    # -- the server --------------------------------------------------------------------------------------
+
+    def accept(self, _now: int) -> None:
+        try:
+            self.server, _ = self.listening.accept()
+        except OSError:
+            return
+        self.poll.unwatch(self.listening.fileno())
+        self.server.setblocking(False)
+        self.poll.watch(self.server.fileno(), self.hear)
+        self.jobs.environments.clear()
+        limits = self.cgroups.version
+        self.outbox = [
+            {
+                "is": "hello",
+                "protocol": PROTOCOL,
+                "pid": os.getpid(),
+                "running": len(self.jobs.live),
+                "limits": limits,
+                "launcher": "interpreted" if self.starts.program.endswith(".py") else "compiled",
+                "notes": self.cgroups.notes,
+                "trouble": self.exits.trouble,
+            }
+        ]
+
+    def hear(self, now: int) -> None:
+        server = self.server
+        if server is None:
+            return
+        try:
+            text = server.recv(READ_MAX)
+        except BlockingIOError:
+            return
+        except OSError:
+            text = b""
+        if not text:
+            self.hang_up(now)
+            return
+        lines = (self.unread + text).split(b"\n") if b"\n" in text else [self.unread + text]
+        self.unread = lines.pop()
+        for line in lines:
+            self.obey(line, now)
+        if len(self.unread) > LINE_MAX:
+            log(f"hung up: a line of more than {LINE_MAX} octets")
+            self.hang_up(now)
+
+    def obey(self, line: bytes, now: int) -> None:
+        try:
+            message = json.loads(line)
+            self.does[message["do"]](message, now)
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            log(f"not understood: {line[:200]!r}: {type(error).__name__}: {error}")
+            self.outbox.append({"is": "trouble", "why": f"the keeper did not understand the server: {error!r}"})
+
+    def hang_up(self, now: int) -> None:
+        if self.server is not None:
+            self.poll.unwatch(self.server.fileno())
+            self.server.close()
+            self.poll.watch(self.listening.fileno(), self.accept)
+        self.server = None
+        self.unread = b""
+        self.unsent.clear()
+        self.outbox.clear()
+        self.idle_since = now
+
+    def tell(self, message: Message) -> None:
+        if self.server is not None:
+            self.outbox.append(message)
+
+    def send(self) -> None:
+        server = self.server
+        if server is None or not (self.outbox or self.unsent):
+            self.outbox.clear()
+            return
+        for message in self.outbox:
+            self.unsent += json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        self.outbox.clear()
+        try:
+            while self.unsent:
+                del self.unsent[: server.send(self.unsent)]
+        except BlockingIOError:
+            self.poll.when_writable(server.fileno(), lambda _now: self.send())
+            if len(self.unsent) > UNSENT_MAX:
+                log("hung up: the server does not listen")
+                self.hang_up(clock_ms())
+            return
+        except OSError:
+            self.unsent.clear()  # it is gone; what it said before is still read to its end
+        self.poll.when_writable(server.fileno(), None)
+
+    def inventory(self, message: Message, _now: int) -> None:
+        """All that is unheard, and then all that runs."""
+        for end in list(self.exits.unheard.values()):
+            self.jobs.tell_end(end)
+        self.tell({"is": "inventory", "ask": message["ask"], "running": list(self.jobs.live)})
+
+    # -- leaving -----------------------------------------------------------------------------------------
+
+    def busy(self) -> bool:
+        return bool(self.jobs.live or self.starts.ordered or self.notices.waiting)
+
+    def stop(self, _message: Message, now: int) -> None:
+        self.leave_if_idle(now)
+
+    def leave_if_idle(self, now: int) -> None:
+        if self.busy():
+            log("told to stop, and stays: jobs run")
+            self.tell({"is": "staying", "running": len(self.jobs.live)})
+            return
+        self.finish_turn(now)
+        os.unlink(f"{self.place}/sock")  # noqa: PTH108 - as above
+        self.exits.tidy(idle=True)
+        self.cgroups.close()
+        sys.exit(0)
+
+    def look_around(self, now: int) -> None:
+        """Now and then: tidies, and leaves where nobody needs it or its home is gone."""
+        self.poll.at(now + IDLE_MS_MAX, self.look_around)
+        self.cgroups.tidy()
+        if self.server is not None or self.busy():
+            self.idle_since = now
+            return
+        self.exits.tidy(idle=True)
+        gone = not os.access(f"{self.place}/sock", os.F_OK)
+        if gone or (now - self.idle_since >= IDLE_MS_MAX and not self.exits.unheard):
+            self.cgroups.close()
+            if not gone:
+                os.unlink(f"{self.place}/sock")  # noqa: PTH108 - as above
+            sys.exit(0)
+
+
+def spared_from_oom() -> str:
+    """Makes the kernel choose anybody before the keeper; the answer is what its jobs are set back to."""
+    try:
+        with open(OOM_SCORE, "r+", encoding="ascii") as file:
+            before = file.read().strip()
+            file.seek(0)
+            file.write(str(OOM_ADJUST))
+    except OSError:
+        return ""  # only root may
+    return before
+
+
+def listen(path: str) -> socket.socket:
+    """The lock is ours, so a socket that is there is a dead keeper's."""
+    try:
+        os.unlink(path)  # noqa: PTH108 - as above
+    except FileNotFoundError:
+        pass
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        bind(listening, path)
+    finally:
+        os.umask(before)
+    listening.listen(16)
+    listening.setblocking(False)
+    return listening
+
+
+def bind(listening: socket.socket, path: str) -> None:
+    """A path may be longer than a socket's address can be; then by way of an open directory."""
+    try:
+        listening.bind(path)
+    except OSError as error:
+        if error.errno is not None and error.errno != errno.ENAMETOOLONG:
+            raise
+        place, _, name = path.rpartition("/")
+        directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            listening.bind(f"/proc/self/fd/{directory}/{name}")
+        finally:
+            os.close(directory)
+
+
+def log(text: str) -> None:
+    """To the file that the server gave as standard error. A full disk only loses the line."""
+    try:
+        if os.fstat(2).st_size > LOG_MAX:
+            os.ftruncate(2, 0)
+        os.write(2, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n".encode(errors="replace"))
+    except OSError:
+        pass
+
+
+def main(home: str, program: str) -> None:
+    """Descriptor 3 tells who started us: closed without a word is ready, else what is wrong."""
+    try:
+        os.set_inheritable(READY, False)
+        os.chdir("/")
+        os.makedirs(f"{home}/keeper", 0o700, exist_ok=True)  # noqa: PTH103 - as above
+        lock = os.open(f"{home}/keeper/lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.exit(LOCKED)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        keeper = Keeper(home, program)
+    except OSError as error:
+        os.write(READY, f"{error.strerror}: {error.filename or home}".encode())
+        sys.exit(1)
+    os.close(READY)
+    keeper.run()

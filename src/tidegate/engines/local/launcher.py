@@ -1,0 +1,178 @@
+"""The launcher where no compiled one is at hand: the same arguments as launcher.c, one process a job.
+
+Run by the keeper as `python -I -S -E launcher.py ARGUMENTS`, in a session of its own, with the socket for
+replies on descriptor 4. Every name of the environment carries a prefix, so that nothing of it speaks to this
+interpreter or its libraries, which may still be root's; the prefix goes before the job sees it.
+"""
+
+import _signal
+import errno
+import os
+import sys
+import time
+
+PREFIX = b"~"
+REPLIES = 4
+MACHINE, CANNOT_RUN, NOT_FOUND = 125, 126, 127
+DIRECTORIES_MADE_MAX = 4
+NO_ROOM = frozenset(
+    {errno.ENOSPC, errno.EIO, errno.ENFILE, errno.EMFILE, errno.ENOMEM, errno.EAGAIN}
+)  # nobody's job is at fault, whoever's path it was
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Failure(Exception):
+    def __init__(self, code: int, doing: str, what: str, error: OSError) -> None:
+        super().__init__(f"cannot {doing} {what}: {os.strerror(error.errno or 0)}")
+        self.code = MACHINE if error.errno in NO_ROOM else code
+
+
+def reply(text: str) -> None:
+    os.write(REPLIES, text.encode(errors="surrogateescape"))
+
+
+def claim(path: str, serial: str, keeper: int) -> None:
+    """As in launcher.c: the claim first, and only then the look whether its keeper still lives."""
+    try:
+        os.symlink(f"{os.getpid()} {time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000}", path)
+    except FileExistsError:
+        reply(f"={serial}")
+        os._exit(MACHINE)
+    except OSError as error:
+        raise Failure(MACHINE, "claim the attempt by", path, error) from None
+    if os.getppid() != keeper:
+        os.unlink(path)  # noqa: PTH108 - pathlib would cost more than all the rest of this file
+        os._exit(MACHINE)
+
+
+def write_to(path: str, text: bytes, doing: str) -> None:
+    try:
+        fd = os.open(path, os.O_WRONLY)
+        os.write(fd, text)
+        os.close(fd)
+    except OSError as error:
+        raise Failure(MACHINE, doing, path, error) from None
+
+
+def make_directories(path: str) -> None:
+    place, missing = os.path.split(path)[0], []  # noqa: PTH206 - as above
+    while len(missing) < DIRECTORIES_MADE_MAX and not os.access(place, os.F_OK):
+        missing.append(place)
+        place = os.path.split(place)[0]  # noqa: PTH206 - as above
+    for place in reversed(missing):
+        try:
+            os.mkdir(place, 0o711)  # noqa: PTH102 - as above
+        except FileExistsError:
+            pass
+
+
+def open_output(path: str, append: bool, uid: int, gid: int) -> int:
+    """The default output: in a directory of ours, so made with our rights and then given to the user."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NOCTTY | (0 if append else os.O_TRUNC)
+    try:
+        try:
+            fd = os.open(path, flags, 0o600)
+        except FileNotFoundError:
+            make_directories(path)
+            fd = os.open(path, flags, 0o600)
+        if uid >= 0:
+            os.fchown(fd, uid, gid)
+    except OSError as error:
+        raise Failure(MACHINE, "open the output", path, error) from None
+    return fd
+
+
+def open_theirs(path: str, flags: int, doing: str) -> int:
+    try:
+        return os.open(path, flags | os.O_NOCTTY, 0o666)
+    except OSError as error:
+        raise Failure(CANNOT_RUN, doing, path, error) from None
+
+
+def become(uid: int, gid: int, groups: str) -> None:
+    try:
+        os.setgroups([int(group) for group in groups.split(",") if group])
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+    except OSError as error:
+        raise Failure(MACHINE, "become", "the job's user", error) from None
+
+
+def redirect(stdin: str, stdout: str, stderr: str, append: bool, *, together: bool) -> None:
+    out = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
+    if stdin:
+        os.dup2(open_theirs(stdin, os.O_RDONLY, "open the input"), 0)
+    if stdout:
+        os.dup2(open_theirs(stdout, out, "open the output"), 1)
+        if not stderr and together:
+            os.dup2(1, 2)
+    if stderr:
+        os.dup2(1 if stderr == stdout else open_theirs(stderr, out, "open the output"), 2)
+
+
+def run(argv: list[str]) -> None:
+    for ignored in (_signal.SIGPIPE, _signal.SIGXFSZ):  # by this interpreter; the job would inherit it
+        _signal.signal(ignored, _signal.SIG_DFL)
+    environment = {name.removeprefix(PREFIX): value for name, value in os.environb.items() if name[:1] == PREFIX}
+    try:
+        os.execvpe(argv[0], argv, environment)
+    except OSError as error:
+        if error.errno == errno.ENOEXEC:
+            os.execve("/bin/sh", ["/bin/sh", *argv], environment)
+        code = NOT_FOUND if error.errno in {errno.ENOENT, errno.ENOTDIR} else CANNOT_RUN
+        if code == NOT_FOUND and "/" in argv[0] and os.access(argv[0], os.F_OK):
+            raise Failure(CANNOT_RUN, "find the interpreter that the first line names of", argv[0], error) from None
+        raise Failure(code, "run", argv[0], error) from None
+
+
+def job(arguments: list[str]) -> None:
+    serial, claim_path, keeper, count = arguments[:4]
+    if claim_path:
+        claim(claim_path, serial, int(keeper))
+    cgroups, rest = arguments[4 : 4 + int(count)], arguments[4 + int(count) :]
+    for procs in cgroups:
+        write_to(procs, b"0", "join")
+    uid, gid, groups, umask, oom, cwd, output, errors, append, stdin, stdout, stderr, *argv = rest
+    if oom:
+        write_to("/proc/self/oom_score_adj", oom.encode(), "reset")
+    if output:
+        fd = open_output(output, append == "1", int(uid or -1), int(gid or -1))
+        os.dup2(fd, 1)
+        os.dup2(fd, 2)
+    if errors:
+        os.dup2(open_output(errors, append == "1", int(uid or -1), int(gid or -1)), 2)
+    if uid:
+        become(int(uid), int(gid), groups)
+    os.umask(int(umask, 8))
+    try:
+        os.chdir(cwd)
+    except OSError as error:
+        raise Failure(CANNOT_RUN, "go to the directory", cwd, error) from None
+    redirect(stdin, stdout, stderr, append == "1", together=not errors)
+    run(argv)
+
+
+def as_keeper(argv: list[str]) -> None:
+    """Becomes the program, as the parent of all orphans below it where the machine lets us say so."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    except (ImportError, OSError, AttributeError):
+        pass  # then the keeper looks for them by their environment
+    os.execv(argv[0], argv)
+
+
+def main() -> None:
+    if sys.argv[1] == "--keeper":
+        as_keeper(sys.argv[2:])
+    os.set_inheritable(REPLIES, False)
+    try:
+        job(sys.argv[1:])
+    except Failure as failure:
+        reply(f"!{sys.argv[1]} {failure.code} {failure}")
+        os._exit(failure.code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""From an order to a process of ours, and from its exit to its owner: the launchers, and the one place that reaps."""
+
+import os
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from tidegate.engines.local import trees
+from tidegate.engines.local.poll import Poll
+from tidegate.engines.local.spawn import Launcher, Order
+
+KILL = 9
+FAILED_FROM = 125
+LAUNCHER_GONE = "the launcher was ended from outside before it started this; nothing of it ran"
+
+
+class Process:
+    """What was ordered. `code` and `why` tell of a failure before the exec."""
+
+    def __init__(self, owner: "Owner") -> None:
+        self.owner = owner
+        self.order: tuple[int, int] = (0, 0)  # launcher and serial
+        self.pid = 0
+        self.code = 0
+        self.why = ""
+        self.was_claimed = False
+
+
+class Owner(Protocol):
+    def started(self, now: int) -> None: ...
+
+    def not_started(self, why: str, now: int) -> None: ...
+
+    def ended(self, status: int, usage: Any, now: int) -> None: ...
+
+    def claimant(self) -> int:
+        """The process that has claimed it, or 0: asked when the launcher died before it told."""
+        ...
+
+
+class Starts:
+    def __init__(self, poll: Poll, program: str, oom: str) -> None:
+        self.poll = poll
+        self.program = program
+        self.oom = oom
+        self.launcher: Launcher | None = None
+        self.launchers: dict[int, Launcher] = {}  # by number, the dead ones too until nobody holds their socket
+        self.number = 0
+        self.ordered: dict[tuple[int, int], Process] = {}
+        self.unborn = 0  # ordered, and their process not known yet
+        self.by_pid: dict[int, Process] = {}
+        self.early: dict[int, tuple[int, Any]] = {}  # ended before they were known
+        self.told = False  # there are replies without a socket
+
+    def start(self, process: Process, order: Order) -> None:
+        """OSError or BadOrderError: nothing was started, and nothing will be told of it."""
+        launcher = self.launcher or self._new_launcher()
+        serial = launcher.start(order)
+        process.order = (self.number, serial)
+        self.ordered[process.order] = process
+        self.unborn += 1
+        if launcher.requests is None:
+            self.told = True
+        elif launcher.pending:
+            self.poll.when_writable(launcher.requests.fileno(), self._hand_over)
+
+    def _new_launcher(self) -> Launcher:
+        launcher = Launcher(self.program, self.oom)
+        self.number += 1
+        number = self.number
+        self.launcher = self.launchers[number] = launcher
+        self.poll.watch(launcher.replies.fileno(), lambda now: self._hear(number, now))
+        return launcher
+
+    def _hand_over(self, _now: int) -> None:
+        launcher = self.launcher
+        if launcher is not None and launcher.requests is not None and launcher.flush():
+            self.poll.when_writable(launcher.requests.fileno(), None)
+
+    # -- replies -----------------------------------------------------------------------------------------
+
+    def hear_all(self, now: int) -> None:
+        self.told = False
+        for number in list(self.launchers):
+            self._hear(number, now)
+
+    def _hear(self, number: int, now: int) -> None:
+        launcher = self.launchers.get(number)
+        replies = [] if launcher is None else launcher.hear()
+        if replies is None:
+            self._let_go(number, now)
+            return
+        for reply in replies:
+            kind, (serial, _, rest) = reply[0], reply[1:].partition(" ")
+            process = self.ordered.get((number, int(serial)))
+            if process is None:
+                continue
+            if kind == "+":
+                self._born(process, int(rest), now)
+            elif kind == "-":
+                self._stillborn(process, rest, now)
+            elif kind == "=":
+                process.was_claimed = True
+            else:
+                code, _, process.why = rest.partition(" ")
+                process.code = int(code)
+
+    def _born(self, process: Process, pid: int, now: int) -> None:
+        if process.pid:
+            return
+        process.pid = pid
+        self.unborn -= 1
+        self.by_pid[pid] = process
+        process.owner.started(now)
+        if pid in self.early:
+            status, usage = self.early.pop(pid)
+            self._ended(process, status, usage, now)
+        if not self.unborn:
+            self.early.clear()
+
+    def _stillborn(self, process: Process, why: str, now: int) -> None:
+        del self.ordered[process.order]
+        self.unborn -= 1
+        process.owner.not_started(why, now)
+
+    def _launcher_died(self, number: int, now: int) -> None:
+        """Its children live on. Who had claimed is known by the claim; of the rest the closed socket tells."""
+        launcher = self.launchers[number]
+        if self.launcher is launcher:
+            self.launcher = None
+        launcher.pid = 0
+        if launcher.requests is not None:
+            self.poll.unwatch(launcher.requests.fileno())
+            launcher.requests.close()
+        self._hear(number, now)
+        self._adopt(number, now)
+
+    def _adopt(self, number: int, now: int) -> None:
+        for (launcher, _), process in list(self.ordered.items()):
+            if launcher == number and not process.pid:
+                claimant = process.owner.claimant()
+                if claimant:
+                    self._born(process, claimant, now)
+
+    def _let_go(self, number: int, now: int) -> None:
+        """Nobody can speak on its socket any more: whatever has not started by now never will."""
+        launcher = self.launchers[number]
+        if launcher.pid:
+            self._reap_launcher(number, launcher)
+        self._adopt(number, now)
+        for (other, _), process in list(self.ordered.items()):
+            if other == number and not process.pid:
+                self._stillborn(process, LAUNCHER_GONE, now)
+        self.poll.unwatch(launcher.replies.fileno())
+        del self.launchers[number]
+        if self.launcher is launcher:
+            self.launcher = None
+        launcher.close()
+
+    def _reap_launcher(self, number: int, launcher: Launcher) -> None:
+        if launcher.requests is not None:
+            self.poll.unwatch(launcher.requests.fileno())
+        try:
+            os.waitpid(launcher.pid, 0)  # its socket is closed: it is at its end
+        except ChildProcessError:
+            pass
+        self.launchers[number].pid = 0
+
+    # -- exits -------------------------------------------------------------------------------------------
+
+    def reap(self, now: int) -> None:
+        while True:
+            try:
+                # Looked at before it is reaped: until then its number, and so its group, is nobody else's.
+                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if found is None:
+                return
+            pid = found.si_pid
+            process = self.by_pid.get(pid)
+            if process is not None:
+                trees.send_group(pid, KILL)
+            _, status, usage = os.wait4(pid, 0)
+            if process is not None:
+                self._ended(process, status, usage, now)
+                continue
+            number = next((number for number, launcher in self.launchers.items() if launcher.pid == pid), 0)
+            if number:
+                self._launcher_died(number, now)
+            elif self.unborn:
+                self.early[pid] = (status, usage)
+
+    def _ended(self, process: Process, status: int, usage: Any, now: int) -> None:
+        if os.WIFEXITED(status) and os.WEXITSTATUS(status) >= FAILED_FROM and not process.code:
+            self._hear(process.order[0], now)  # it may have said why just before it ended
+        self.by_pid.pop(process.pid, None)
+        self.ordered.pop(process.order, None)
+        process.owner.ended(status, usage, now)
+
+    def known(self) -> set[int]:
+        """The children of the keeper that are somebody's first process, or launchers."""
+        return {*self.by_pid, *(launcher.pid for launcher in self.launchers.values())}
+
+
+Tell = Callable[[dict[str, Any]], None]

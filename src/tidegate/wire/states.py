@@ -1,0 +1,21 @@
+"""What a job or task is, in one word, as clients see it. Imports nothing: clients start with it.
+
+The ends are the outcomes of `model.jobs`, in capitals; a test holds the two together.
+"""
+
+HELD = "HELD"
+WAITING = "WAITING"
+STARTING = "STARTING"
+RUNNING = "RUNNING"
+ENDING = "ENDING"
+LIVE = (HELD, WAITING, STARTING, RUNNING, ENDING)
+
+COMPLETED = "COMPLETED"
+FAILED = "FAILED"
+OUT_OF_MEMORY = "OUT_OF_MEMORY"
+CANCELLED = "CANCELLED"
+TIMED_OUT = "TIMED_OUT"
+LOST = "LOST"
+MISSED_DEADLINE = "MISSED_DEADLINE"
+DEPENDENCY_FAILED = "DEPENDENCY_FAILED"
+OVER = (COMPLETED, FAILED, OUT_OF_MEMORY, CANCELLED, TIMED_OUT, LOST, MISSED_DEADLINE, DEPENDENCY_FAILED)

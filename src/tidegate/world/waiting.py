@@ -1,0 +1,156 @@
+"""Where a job waits: parked, in its lane, or with all its array throttled. And where a run holds on to its nodes."""
+
+from bisect import insort
+from collections import deque
+
+from tidegate.model.base import ARRAY_BITS, FOREVER_MS, index_of
+from tidegate.model.jobs import Job
+from tidegate.model.nodes import NodeState
+from tidegate.world import arrays
+from tidegate.world.lanes import Lane, LaneKey, lane_key
+from tidegate.world.pool import Pool
+from tidegate.world.records import ArrayState, Parked, Run
+from tidegate.world.world import World
+
+
+def can_start(world: World, job: Job) -> bool:
+    """Has a task that waits and is not throttled: exactly then it stands in its lane, unless parked."""
+    array = job.spec.array
+    if array is None:
+        return job.id << ARRAY_BITS not in world.runs
+    return world.arrays[job.id].available(len(array.indices), array.at_once_max) > 0
+
+
+def park(world: World, job: Job, parked: Parked) -> None:
+    world.parked[job.id] = parked
+    world.digest.parked.touched.add(job.id)
+    for after in parked.after:
+        world.dependents[after.job] = (*world.dependents.get(after.job, ()), job.id)
+        world.digest.dependents.touched.add(after.job)
+    if parked.begin_ms:
+        insort(world.timers, (parked.begin_ms, job.id << ARRAY_BITS))
+
+
+def watch_deadline(world: World, job: Job, now: int) -> None:
+    """While it waits: from when on it could no longer end in time?"""
+    if job.spec.deadline_ms < FOREVER_MS:
+        insort(world.timers, (max(now, job.spec.deadline_ms - job.estimate_ms + 1), job.id << ARRAY_BITS))
+
+
+def wait_again(world: World, job: Job, task: int, now: int, until: int) -> None:
+    """A task that ran: in its old place, when it has rested."""
+    watch_deadline(world, job, now)
+    array = job.spec.array
+    if array is None:
+        if until > now:
+            park(world, job, Parked((), False, False, until))
+        else:
+            enter_lane(world, job)
+        return
+    if until > now:
+        insort(world.timers, (until, task))
+    set_array(world, job, arrays.waits_again(world.arrays[job.id], index_of(task), rests=until > now))
+
+
+# -- lanes -------------------------------------------------------------------------------------------------
+
+
+def enter_lane(world: World, job: Job) -> None:
+    pool = world.pools[job.pool]
+    key = lane_key(job)
+    lane = pool.lanes.get(key)
+    if lane is None:
+        _new_lane(world, pool, key, job)
+    else:
+        if lane.owner is not world.token:
+            lane = _own(world, pool, lane)
+        lane.insert(job)
+        if lane.jobs[0] is job:
+            pool.changed[lane.serial] = lane
+    pool.grown = True
+    world.stirred[pool.name] = pool
+
+
+def _new_lane(world: World, pool: Pool, key: LaneKey, job: Job) -> None:
+    shape = key[2]
+    need = world.need_of(shape.chunk)
+    assert need is not None, "accept refuses what no node ever had"
+    serial = pool.lane_serial = pool.lane_serial + 1
+    lane = pool.lanes[key] = Lane(serial, key, need, world.token, deque((job,)))
+    pool.join(need, plain=lane.plain)
+    pool.fresh[serial] = pool.changed[serial] = lane
+
+
+def leave_lane(world: World, job: Job) -> None:
+    """Without having been started: what was planned around it must be looked at again."""
+    pool = world.pools[job.pool]
+    take_off(world, pool, pool.lanes[lane_key(job)], job)
+    pool.freed = None
+
+
+def take_off(world: World, pool: Pool, lane: Lane, job: Job) -> None:
+    if lane.owner is not world.token:
+        lane = _own(world, pool, lane)
+    lane.remove(job)
+    pool.changed[lane.serial] = lane
+    world.stirred[pool.name] = pool
+    if not lane.jobs:
+        del pool.lanes[lane.key]
+        pool.part(lane.need, plain=lane.plain)
+        pool.fresh.pop(lane.serial, None)
+
+
+def _own(world: World, pool: Pool, lane: Lane) -> Lane:
+    """A copy to write to, after a fork."""
+    mine = pool.lanes[lane.key] = pool.changed[lane.serial] = lane.copy_for(world.token)
+    if lane.serial in pool.fresh:
+        pool.fresh[lane.serial] = mine
+    return mine
+
+
+def set_array(world: World, job: Job, state: ArrayState) -> None:
+    """An array stands in its lane exactly while one of its tasks may start."""
+    could = can_start(world, job)
+    world.arrays[job.id] = state
+    world.digest.arrays.touched.add(job.id)
+    if job.id in world.parked:
+        return
+    can = can_start(world, job)
+    if could and not can:
+        leave_lane(world, job)
+    elif can and not could:
+        enter_lane(world, job)
+    else:
+        pool = world.pools[job.pool]
+        pool.grown = True
+        world.stirred[pool.name] = pool
+
+
+# -- promises and runs -------------------------------------------------------------------------------------
+
+
+def promise_over(world: World, pool: Pool, task: int) -> None:
+    if task in pool.promised:
+        del pool.promised[task], world.promises[task]
+        world.digest.promises.gone(task)
+
+
+def end_promises(world: World, job: Job) -> None:
+    pool = world.pools[job.pool]
+    for task in [task for task in pool.promised if task >> ARRAY_BITS == job.id]:
+        promise_over(world, pool, task)
+
+
+def vacate(world: World, run: Run) -> None:
+    pool = world.pools[run.pool]
+    pool.vacate(run)
+    if pool.closed:
+        for row in run.rows:
+            if pool.nodes[row].state is NodeState.DRAINING:
+                world.emptying[pool.names[row]] = None
+    if pool.lanes:  # where nothing waits the room is looked at when something comes
+        world.stirred[pool.name] = pool
+    world.launching.pop(run.task, None)
+    world.digest.runs.gone(run.task)
+    if world.halting.pop(run.task, None) is not None:
+        world.digest.halting.gone(run.task)

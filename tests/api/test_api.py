@@ -1,0 +1,282 @@
+"""The HTTP interface of a real server, whose jobs are virtual: what it answers, and what it does with nonsense."""
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.kit.live import Client, LiveServer, RefusedError
+from tidegate.wire import api
+from tidegate.wire.sockets import reach
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    home = tmp_path_factory.mktemp("api") / "home"
+    with LiveServer(home, "--engine", "virtual", "--nodes", "4", "--cpus", "8", "--memory", "16G") as live:
+        yield live
+
+
+@pytest.fixture
+def client(server: LiveServer) -> Client:
+    return server.client()
+
+
+def raw(server: LiveServer, octets: bytes, answers: int = 1) -> bytes:
+    """What comes back for these octets: until the server closes, or so many answers have come."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(20)
+        reach(str(server.home / "tide.sock"), sock.connect)
+        sock.sendall(octets)
+        got = b""
+        while got.count(b"HTTP/1.1 ") < answers or b"\r\n\r\n" not in got:
+            piece = sock.recv(65536)
+            if not piece:
+                break
+            got += piece
+        return got
+
+
+def refused(client: Client, method: str, path: str, body: Any = None) -> tuple[int, str]:
+    with pytest.raises(RefusedError) as caught:
+        client.ask(method, path, body)
+    return caught.value.status, str(caught.value)
+
+
+# -- the document --------------------------------------------------------------------------------------------
+
+
+def test_the_openapi_document_is_the_table_of_routes(client: Client) -> None:
+    document = client.ask("GET", "/v1/openapi.json")
+    assert document["openapi"].startswith("3.1")
+    served = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert served == {(route.method, route.path) for route in api.ROUTES}
+    text = json.dumps(document)
+    for name in set(re.findall(r'"#/components/schemas/(\w+)"', text)):
+        assert name in document["components"]["schemas"], name
+
+
+def test_answers_are_what_the_document_says(client: Client) -> None:
+    """Decoded strictly: an unknown or a missing field would be an error."""
+    job = client.submit("true", cpus=1, expected_ms=HOUR_MS)
+    checks: dict[str, type[api.Body]] = {
+        "/v1/jobs": api.JobsBody, f"/v1/jobs/{job}": api.JobBody, "/v1/nodes": api.NodesBody,
+        "/v1/status": api.StatusBody, f"/v1/wait?job={job}": api.WaitBody,
+    }  # fmt: skip
+    for path, body in checks.items():
+        msgspec.json.decode(client.raw("GET", path), type=body)
+    msgspec.json.decode(client.raw("POST", f"/v1/jobs/{job}/cancel", {}), type=api.DoneBody)
+
+
+# -- submitting ----------------------------------------------------------------------------------------------
+
+
+def test_a_job_is_submitted_waits_and_ends(client: Client) -> None:
+    job = client.submit("true", cpus=2, memory_mib=100, expected_ms=50, name="quick", tags={"team": "a"})
+    assert client.wait(job)["failed"] == 0
+    shown = client.show(job)
+    assert (shown["state"], shown["name"], shown["cpus"], shown["memory_mib"]) == ("COMPLETED", "quick", 2, 100)
+    assert shown["tags"] == {"team": "a"}
+    assert shown["attempts"] == 1
+    (row,) = [row for row in client.rows(all=1) if row["id"] == job]
+    assert {"id", "state", "name", "user", "queue", "exit_code", "attempts"} <= row.keys()
+
+
+def test_an_array_is_one_row_until_its_tasks_start(client: Client) -> None:
+    job = client.submit("true", cpus=8, array="0-9%2", expected_ms=HOUR_MS)
+    rows = [row for row in client.rows() if row["id"] == job]
+    assert [(row["tasks"], row["indices"], row["index"]) for row in rows] == [
+        (8, "2-9", None), (None, None, 0), (None, None, 1)
+    ]  # fmt: skip
+    client.ask("POST", f"/v1/jobs/{job}/cancel", {})
+    body = client.wait(job)
+    assert (body["total"], body["ended"], body["failed"]) == (10, 10, 10)
+
+
+def test_the_same_key_is_the_same_job(client: Client) -> None:
+    wish = {"command": ["true"], "key": "once", "expected_ms": 1}
+    first = client.ask("POST", "/v1/jobs", wish)
+    again = client.ask("POST", "/v1/jobs", wish)
+    assert again == {"id": first["id"], "known": True}
+
+
+def test_a_batch_has_an_answer_for_each(client: Client) -> None:
+    jobs = [{"command": ["true"], "expected_ms": 1}, {"command": []}, {"command": ["true"], "cpus": 1000}]
+    results = client.ask("POST", "/v1/jobs/batch", {"jobs": jobs})["results"]
+    assert results[0]["id"]
+    assert "nothing to run" in results[1]["error"]["what"]
+    assert "never fit" in results[2]["error"]["what"]
+    assert client.ask("POST", "/v1/jobs/batch", {"jobs": []}) == {"results": []}
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({}, "nothing to run"),
+        ({"command": ["x"], "cpu": 1}, "unknown field `cpu`"),
+        ({"command": ["x"], "cpus": -1}, ">= 0"),
+        ({"command": "x"}, "Expected `array`"),
+        ({"command": ["x\0"]}, "zero octet"),
+        ({"command": ["x"], "cwd": "here"}, "not absolute"),
+        ({"command": ["x"], "array": "5-1"}, "ends before it begins"),
+        ({"command": ["x"], "after": [{"job": 1, "kind": "maybe"}]}, "use ok, any or fail"),
+        ({"command": ["x"], "after": [{"job": 999999}]}, "job 999999 is not known"),
+        ({"command": ["x"], "retry": {"times": 1, "on": ["exit:0"]}}, "codes go from 1 to 255"),
+        ({"command": ["x"], "retry": {"times": 1, "on": ["sometimes"]}}, "use exit, exit:75"),
+        ({"command": ["x"], "env": {"A=B": "c"}}, "environment variable"),
+        ({"command": ["x"], "gpu_model": "h100"}, "ask for gpus too"),
+        ({"command": ["x"], "pool": "moon"}, "there is no pool 'moon'"),
+        ({"command": ["x"], "gpus": 1}, "no node of pool"),
+        ({"script": "echo"}, "begin it with a line such as #!/bin/sh"),
+        ({"command": ["x"], "deadline_ms": 1}, "deadline"),
+        ({"command": ["x"], "resources": {"cpus": 1}}, "use the field for cpus"),
+    ],
+)
+def test_a_wish_that_cannot_be_meant_is_refused_by_name(client: Client, fields: dict[str, Any], says: str) -> None:
+    status, text = refused(client, "POST", "/v1/jobs", fields)
+    assert status in {400, 409}
+    assert says in text
+
+
+# -- acting --------------------------------------------------------------------------------------------------
+
+
+def test_hold_release_cancel(client: Client) -> None:
+    job = client.submit("true", held=True)
+    assert [row["state"] for row in client.rows(job=job)] == ["HELD"]
+    assert client.ask("POST", f"/v1/jobs/{job}/release", {}) == {"done": True}
+    assert client.ask("POST", f"/v1/jobs/{job}/release", {}) == {"done": False}
+    assert client.ask("POST", f"/v1/jobs/{job}/cancel", {}) == {"done": True}
+    assert client.wait(job)["rows"][0]["state"] == "CANCELLED"
+    status, text = refused(client, "POST", f"/v1/jobs/{job}/cancel", {})
+    assert (status, "has ended: CANCELLED" in text) == (409, True)
+
+
+def test_nodes_drain_and_resume(client: Client) -> None:
+    assert client.ask("POST", "/v1/nodes/node4/drain", {"why": "fan"}) == {"done": True}
+    nodes = {node["name"]: node for node in client.ask("GET", "/v1/nodes")["nodes"]}
+    assert (nodes["node4"]["state"], nodes["node4"]["why"]) == ("drained", "fan")
+    assert client.ask("POST", "/v1/nodes/node4/resume", {}) == {"done": True}
+    assert refused(client, "POST", "/v1/nodes/node9/drain", {})[0] == 409
+
+
+def test_text_for_people(client: Client) -> None:
+    job = client.submit("true", cpus=8, expected_ms=HOUR_MS, name="evil\x1b[2Jname")
+    text = client.raw("GET", "/v1/jobs?width=80", headers={"Accept": "text/plain"}).decode()
+    head, *lines = text.splitlines()
+    assert head.split()[:4] == ["JOB", "NAME", "USER", "STATE"]
+    assert any(line.split()[0] == str(job) for line in lines)
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert "\x1b" not in text
+    client.ask("POST", f"/v1/jobs/{job}/cancel", {})
+
+
+# -- following -----------------------------------------------------------------------------------------------
+
+
+def test_events_come_in_order_from_where_one_left_off(server: LiveServer, client: Client) -> None:
+    job = client.submit("true", expected_ms=1)
+    client.wait(job)
+    follower = server.client()
+    follower.connection.request("GET", "/v1/events?after=0")
+    answer = follower.connection.getresponse()
+    seqs, ended = [], False
+    while not ended:
+        line = answer.readline().decode().rstrip("\n")
+        if line.startswith("data: "):
+            body = json.loads(line[6:])
+            seqs.append(body["seq"])
+            ended = body["type"] == "JobEnded" and body["event"]["task"] >> 20 == job
+    follower.connection.close()
+    assert seqs == sorted(set(seqs))
+    assert "EnvironmentKept" not in seqs
+    late = server.client()
+    late.connection.request("GET", "/v1/events", headers={"Last-Event-ID": str(seqs[-1])})
+    answer = late.connection.getresponse()
+    another = client.submit("true", expected_ms=1)
+    while not (line := answer.readline().decode()).startswith("data: "):
+        assert line
+    body = json.loads(line[6:])
+    assert body["seq"] == seqs[-1] + 1 or body["seq"] > seqs[-1]
+    late.connection.close()
+    client.wait(another)
+
+
+# -- nonsense ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("octets", "status"),
+    [
+        (b"hello\r\n\r\n", 400),
+        (b"GET /v1/nothing HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        (b"PUT /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", 405),
+        (b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n{{{", 400),
+        (b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n\xff\xfe", 400),
+        (b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n", 413),
+        (b"GET /v1/jobs?limit=many HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /v1/jobs?colour=1&speed=9 HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /v1/jobs/zero HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /v1/jobs/0 HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        (b"GET /v1/wait HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /" + b"x" * 40_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
+        (b"GET / HTTP/1.1\r\n" + b"".join(b"A%d: x\r\n" % n for n in range(200)) + b"\r\n", 431),
+    ],
+)
+def test_nonsense_is_answered_in_words(server: LiveServer, octets: bytes, status: int) -> None:
+    got = raw(server, octets)
+    assert got.startswith(b"HTTP/1.1 %d " % status), got[:200]
+    body = json.loads(got.partition(b"\r\n\r\n")[2])
+    assert body["error"]["what"]
+    assert body["error"]["cure"]
+
+
+def test_an_offer_to_upgrade_is_answered_in_http_1_1(server: LiveServer) -> None:
+    got = raw(server, b"GET /v1/status HTTP/1.1\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n", answers=2)
+    assert got.startswith(b"HTTP/1.1 200 ")
+    assert got.count(b"HTTP/1.1 ") == 1
+
+
+def test_pipelined_requests_are_answered_in_order(server: LiveServer) -> None:
+    many = b"".join(b"GET /v1/jobs/%d HTTP/1.1\r\nHost: x\r\n\r\n" % (10**9 + n) for n in range(150))
+    got = raw(server, many, answers=150)
+    assert [int(n) for n in re.findall(rb"there is no job (\d+)", got)][:3] == [10**9, 10**9 + 1, 10**9 + 2]
+    assert got.count(b"HTTP/1.1 404") == 150
+
+
+def test_a_half_sent_request_holds_nobody_up(server: LiveServer, client: Client) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        reach(str(server.home / "tide.sock"), sock.connect)
+        sock.sendall(b"POST /v1/jobs HTTP/1.1\r\nContent-Length: 100\r\n\r\n{")
+        assert client.ask("GET", "/v1/status")["running"] >= 0
+
+
+# -- tcp and tokens ------------------------------------------------------------------------------------------
+
+
+def test_over_tcp_only_with_a_token(tmp_path: Path) -> None:
+    from tidegate.api.access import add_token, remove_token
+
+    home = tmp_path / "home"
+    with LiveServer(home, "--engine", "virtual", "--listen", "127.0.0.1:0") as live:
+        port = int(re.search(r"listening on http://127.0.0.1:(\d+)", live.said)[1])  # type: ignore[index]
+
+        def status(header: str) -> bytes:
+            with socket.create_connection(("127.0.0.1", port), 20) as sock:
+                sock.sendall(f"GET /v1/status HTTP/1.1\r\nHost: x\r\n{header}\r\n".encode())
+                return sock.recv(65536).split(b"\r\n")[0]
+
+        assert b" 401 " in status("")
+        assert b" 401 " in status("Authorization: Bearer guess\r\n")
+        token = add_token(home / "tokens", "laptop", "ada", admin=False)
+        assert token not in (home / "tokens").read_text()
+        assert b" 200 " in status(f"Authorization: Bearer {token}\r\n")
+        assert remove_token(home / "tokens", "laptop")
+        assert b" 401 " in status(f"Authorization: Bearer {token}\r\n")
