@@ -8,6 +8,7 @@ from tidegate.cli.ids import of_task, shown, tasks_of
 from tidegate.cli.options import Command, Options, flag
 from tidegate.cli.screen import json_value
 from tidegate.cli.server import KNOWN, TALKING, Server
+from tidegate.wire.states import HELD, STARTING, WAITING
 
 
 def logs(options: Options) -> int:
@@ -38,7 +39,7 @@ def logs(options: Options) -> int:
     if options.json:
         text = b"".join(parts).decode(errors="replace")
         json_value({"id": job, "index": of_task(index).get("index"), "stream": stream, "path": tail.path, "text": text})
-    elif not size and known["state"] in {"held", "waiting", "starting"}:
+    elif not size and known["state"] in {HELD, WAITING, STARTING}:
         print(f"tide: job {shown(job, index)} has not started; tide logs -f {job} waits for it", file=sys.stderr)
     return 0
 
