@@ -185,11 +185,13 @@ def test_show_is_a_sheet_that_fits_a_screen(server: FakeServer, tide: Tide):
 
 
 def test_show_names_the_tasks_of_an_array(server: FakeServer, tide: Tide):
-    tasks = [row(12, "COMPLETED", index=at, start_ms=1, end_ms=5) for at in range(50)]
+    tasks = [row(12, "COMPLETED", index=at, start_ms=1, end_ms=5) for at in range(49)]
+    tasks.insert(3, row(12, "WAITING", indices="50-99", tasks=50))
     server.on("job", job(12, "RUNNING", array=tasks, tasks=50, indices="50-99"))
     done = tide("show", "12")
     assert "and 10 more" in done.stdout
     assert "50 not started: 50-99" in done.stdout
+    assert "50-99  WAITING" in done.stdout
     server.on("job", lambda asked: job(12, index=int(asked.query["index"])))
     assert "job 12[5]" in tide("show", "12_5").stdout
     assert [one["index"] for one in json.loads(tide("show", "12[3,4]", "--json").stdout)] == [3, 4]
