@@ -183,7 +183,10 @@ class LocalEngine:
             "" if work.stdout else output_path(str(self.home), job, index, attempt),
             errors_path(str(self.home), job, index, attempt) if work.stderr == OWN_FILE else "",
             "1" if work.append or attempt > 1 else "0",
-            *(fill(path, job, index, attempt) if path not in {"", OWN_FILE} else "" for path in (work.stdin, work.stdout, work.stderr)),
+            *(
+                fill(path, job, index, attempt) if path not in {"", OWN_FILE} else ""
+                for path in (work.stdin, work.stdout, work.stderr)
+            ),
         )
 
     def _given(self, launch: Launch, cpus: int) -> list[str]:
