@@ -238,6 +238,9 @@ def test_jobs_are_chosen_by_what_they_are(server: FakeServer, tide: Tide):
         ("3", 1),
     ]
     assert server.said("jobs")[-1].query == {"user": "bob", "state": "waiting,running"}
+    server.on("release", api.DoneBody(done=True))
+    assert tide("release", "--queue", "q").stdout == "released job 1\nreleased job 2\nreleased job 3\n"
+    assert server.said("jobs")[-1].query == {"user": "me", "queue": "q", "state": "held"}
     server.on("jobs", api.JobsBody(jobs=[]))
     assert "no job of yours" in tide("cancel", "--all").stderr
 

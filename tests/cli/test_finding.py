@@ -13,6 +13,7 @@ from tests.cli.conftest import Tide
 from tests.kit.fake_server import FakeServer
 from tidegate.cli import server as finding
 from tidegate.cli import starting
+from tidegate.cli.client import Place
 from tidegate.cli.failure import FailureError
 from tidegate.cli.options import Options
 from tidegate.cli.server import ALWAYS, KNOWN, NEVER, Server
@@ -24,7 +25,7 @@ def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     for name in ("TIDEGATE_HOME", "TIDEGATE_SERVER", "TIDEGATE_TOKEN", "TIDE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setattr(finding.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setattr(finding, "SYSTEM_HOME", str(tmp_path / "system"))
     return SimpleNamespace(own=tmp_path / "data" / "tidegate", system=tmp_path / "system", other=tmp_path / "other")
 
@@ -36,7 +37,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def start(place: Any, _: float) -> None:
         begun.append(place.home)
-        monkeypatch.setattr(finding.Place, "connect", lambda *_: None)
+        monkeypatch.setattr(Place, "connect", lambda *_: None)
 
     monkeypatch.setattr(starting, "start_server", start)
     return begun
@@ -114,27 +115,27 @@ def run_that(returncode: int, words: str, then: Callable[[], object] = bool) -> 
 
 
 def test_starting_waits_until_the_server_answers(homes: SimpleNamespace, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(starting.os, "geteuid", os.getuid)
+    monkeypatch.setattr("os.geteuid", os.getuid)
     with FakeServer(homes.other) as fake:
         fake.stop()
-        monkeypatch.setattr(starting.subprocess, "run", run_that(0, "", fake.start))
+        monkeypatch.setattr("subprocess.run", run_that(0, "", fake.start))
         assert found(homes.other) == homes.other
 
 
 def test_a_client_that_was_quicker_started_it(homes: SimpleNamespace, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(starting.os, "geteuid", os.getuid)
+    monkeypatch.setattr("os.geteuid", os.getuid)
     with FakeServer(homes.other) as fake:
         fake.stop()
-        monkeypatch.setattr(starting.subprocess, "run", run_that(1, "tide: somebody serves already", fake.start))
+        monkeypatch.setattr("subprocess.run", run_that(1, "tide: somebody serves already", fake.start))
         assert found(homes.other) == homes.other
 
 
 def test_a_server_that_will_not_start_says_why(homes: SimpleNamespace, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(starting, "OTHERS_S", 0.1)
-    monkeypatch.setattr(starting.subprocess, "run", run_that(1, "some noise\ntide: the disk is full\n"))
+    monkeypatch.setattr("subprocess.run", run_that(1, "some noise\ntide: the disk is full\n"))
     with pytest.raises(FailureError, match=r"could not be started: the disk is full; see .*server\.log"):
         found()
-    monkeypatch.setattr(starting.subprocess, "run", run_that(1, ""))
+    monkeypatch.setattr("subprocess.run", run_that(1, ""))
     with pytest.raises(FailureError, match="it said nothing"):
         found()
 
@@ -143,7 +144,7 @@ def test_a_server_that_takes_too_long_is_given_up(homes: SimpleNamespace, monkey
     def run(*_: object, **__: object) -> None:
         raise subprocess.TimeoutExpired("tide", 60)
 
-    monkeypatch.setattr(starting.subprocess, "run", run)
+    monkeypatch.setattr("subprocess.run", run)
     with pytest.raises(FailureError, match="not up after 60 s"):
         found()
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 WIDTH_MIN = 40
+WIDTH_USUAL = 80
 ELASTIC_MIN = 8
 COLOURS = {
     "running": "32", "starting": "32", "completed": "2", "waiting": "33", "held": "35", "ending": "36",
@@ -26,9 +27,10 @@ def width() -> int:
     if told.isascii() and told.isdigit() and len(told) < 5:
         return max(WIDTH_MIN, int(told))
     try:
-        return max(WIDTH_MIN, os.get_terminal_size(1).columns)
+        columns = os.get_terminal_size(1).columns
     except OSError:
-        return 80
+        columns = 0
+    return max(WIDTH_MIN, columns) if columns else WIDTH_USUAL
 
 
 def colours() -> bool:

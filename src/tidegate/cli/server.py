@@ -112,7 +112,7 @@ class Server:
             if not named and own.home != SYSTEM_HOME:
                 try:
                     return self._connected(Place(home=SYSTEM_HOME))
-                except (GoneError, FailureError):
+                except FailureError:
                     pass  # the system's server is no use to this user: their own it is
         self._start(own)
         return self._connected(own)

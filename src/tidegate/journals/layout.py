@@ -187,8 +187,9 @@ def groups(db: sqlite3.Connection, after: int, at_most: int, form: int = FORMAT)
         return [(seq, seq, crc32(body), body) for seq, body in ((seq, join([old])) for seq, _, old in rows)]
     found: list[tuple[int, int, int, bytes]] = db.execute(
         "SELECT first, last, crc, body FROM events"
-        " WHERE first >= (SELECT coalesce(max(first), 0) FROM events WHERE first <= ?) ORDER BY first LIMIT ?",
-        (after + 1, at_most),
+        " WHERE first >= (SELECT coalesce(max(first), 0) FROM events WHERE first <= ?) AND last > ?"
+        " ORDER BY first LIMIT ?",
+        (after + 1, after, at_most),
     ).fetchall()
     return found
 

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -42,6 +43,14 @@ READ_GROUPS = 32
 ARRAYS_KNOWN_MAX = 10_000
 
 
+class _Try(NamedTuple):
+    """What a transaction adds."""
+
+    events: int
+    endings: int
+    recorded: int
+
+
 class SqliteJournal:
     """`grouped` lets `flush` wait until a group is full: for replays, which can simply be run again."""
 
@@ -53,7 +62,7 @@ class SqliteJournal:
         self.readonly = readonly
         self.keeps_history = history and not readonly
         self.pending: list[Event] = []
-        self.tried = 0  # events whose flush failed: whether they are there is looked up first
+        self.tried: _Try | None = None  # a flush that failed: whether it is there is looked up first
         self.backlog: list[Ending] = []  # not in the tables yet
         self.upto = 0  # all that ended by this event is in the tables or the backlog
         self.arrays: set[int] = set()  # whose record the history has
@@ -98,44 +107,52 @@ class SqliteJournal:
         if len(self.pending) >= self.group or len(self.backlog) >= HISTORY_AT:
             self._write()
 
-    def _write(self) -> None:
-        """The events that wait, and the history when enough has come together, in one transaction."""
-        if self.tried:
+    def _write(self, *, history: bool = False) -> None:
+        """The events that wait, and the history when it must be or enough has come together, in one transaction."""
+        if self.tried is not None:
             self._settle_the_last_try()
-        pending, count, history = self.pending, len(self.pending), len(self.backlog) >= HISTORY_AT
+        pending = self.pending
+        history = history or len(self.backlog) >= HISTORY_AT
         rows = []
-        for at in range(0, count, GROUP_MAX):
+        for at in range(0, len(pending), GROUP_MAX):
             events = pending[at : at + GROUP_MAX]
             rows.append(group(self.last + at + 1, events[-1].at, encode_group(events), len(events)))
-        self.tried = count
+        self.tried = _Try(len(pending), len(self.backlog), self.upto) if history else _Try(len(pending), 0, self.noted)
         try:
             with transaction(self.db):
                 self.db.executemany(INSERT_GROUP, rows)
                 if history:
-                    self._write_history()
+                    write_endings(self.db, self.backlog, self.arrays)
+                    set_meta(self.db, "recorded", self.upto)
         except sqlite3.Error as error:
             raise explained(self.path, error) from error
-        self._written(count, history=history)
+        self._written(self.tried)
 
     def _settle_the_last_try(self) -> None:
         """A commit that failed may have come through all the same, as far as its caller can tell."""
+        tried = self.tried
+        assert tried is not None
         with explaining(self.path):
-            there, noted = last_event(self.db), int(meta(self.db, "recorded") or 0)
-        if there == self.last + self.tried:
-            self._written(self.tried, history=noted > self.noted)
-        elif there != self.last:
+            there = (last_event(self.db), int(meta(self.db, "recorded") or 0))
+        if there == (self.last + tried.events, tried.recorded):
+            self._written(tried)
+        elif there != (self.last, self.noted):
             raise JournalError(
-                f"{self.path}: it ends at event {there}, and this process wrote up to {self.last}: another one writes "
-                "to it; end that one, then start again"
+                f"{self.path}: it ends at event {there[0]}, and this process wrote up to {self.last}: another one "
+                "writes to it; end that one, then start again"
             )
-        self.tried = 0
 
-    def _written(self, count: int, *, history: bool) -> None:
-        self.last += count
-        del self.pending[:count]
-        self.tried = 0
-        if history:
-            self._history_written()
+    def _written(self, done: _Try) -> None:
+        self.tried = None
+        self.last += done.events
+        self.noted = done.recorded
+        del self.pending[: done.events]
+        if done.endings:
+            if len(self.arrays) > ARRAYS_KNOWN_MAX:
+                self.arrays.clear()
+            ended = self.backlog[: done.endings]
+            self.arrays.update(ending.job.id for ending in ended if ending.job.spec.array is not None)
+            del self.backlog[: done.endings]
 
     def close(self) -> None:
         """Whatever fails, the file is let go of, and what failed is said."""
@@ -160,24 +177,8 @@ class SqliteJournal:
 
     def settle(self) -> None:
         """Brings the tables of the history up to date. Before asking them, before a snapshot, and when idle."""
-        if not self.keeps_history or self.upto == self.noted:
-            return
-        if self.pending:
-            self._write()
-        with explaining(self.path), transaction(self.db):
-            self._write_history()
-        self._history_written()
-
-    def _write_history(self) -> None:
-        write_endings(self.db, self.backlog, self.arrays)
-        set_meta(self.db, "recorded", self.upto)
-
-    def _history_written(self) -> None:
-        if len(self.arrays) > ARRAYS_KNOWN_MAX:
-            self.arrays.clear()
-        self.arrays.update(ending.job.id for ending in self.backlog if ending.job.spec.array is not None)
-        self.backlog.clear()
-        self.noted = self.upto
+        if self.keeps_history and self.upto != self.noted:
+            self._write(history=True)
 
     def history(self) -> History:
         """To ask, on this connection; it is closed with the journal."""
