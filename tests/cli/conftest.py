@@ -43,8 +43,9 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def env(home: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TIDE", "XDG_DATA"))}
-    return {**kept, "TIDEGATE_HOME": str(home), "HOME": str(home.parent), "TZ": "UTC"}
+    strange = ("TIDE", "XDG_DATA", "COLUMNS", "NO_COLOR")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(strange)}
+    return {**kept, "TIDEGATE_HOME": str(home), "HOME": str(home.parent), "TZ": "UTC", "TERM": "xterm"}
 
 
 @pytest.fixture

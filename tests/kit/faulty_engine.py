@@ -1,5 +1,7 @@
 """A virtual engine behind a bad wire: it loses, repeats, delays and reorders, and nodes vanish under it.
 
+Jobs end there in every way there is, and some launches are refused.
+
 What a real engine must do, this one does too: it knows every attempt it ever ended, so a launch of one of
 those is answered with its end; a launch on a node that is gone is answered with the loss of the node; and an
 inventory comes again and again until it had something quiet to say. So nothing is lost for good.
@@ -10,9 +12,20 @@ from collections.abc import Sequence
 
 from tidegate.engines.virtual import RunTime, VirtualEngine
 from tidegate.model.base import Value
-from tidegate.model.engine import Directive, Ended, Halt, Inventory, Launch, Launched, NodeLost, NodeSeen, Report
+from tidegate.model.engine import (
+    Directive,
+    Ended,
+    Halt,
+    Inventory,
+    Launch,
+    Launched,
+    LaunchRefused,
+    NodeLost,
+    NodeSeen,
+    Report,
+)
 from tidegate.model.events import Placement
-from tidegate.model.jobs import Amounts, Outcome
+from tidegate.model.jobs import Amounts, Outcome, Used
 from tidegate.model.nodes import Node
 
 INVENTORY_MS = 25
@@ -29,10 +42,12 @@ class Faults(Value, frozen=True, gc=False):
     report_twice: int = 0
     report_late: int = 0
     failing: int = 0
+    refusing: int = 0
 
 
+FAILURES = (Outcome.FAILED, Outcome.FAILED, Outcome.FAILED, Outcome.OUT_OF_MEMORY, Outcome.TIMED_OUT, Outcome.LOST)
 CALM = Faults()
-STORM = Faults(10, 10, 10, 10, 15, 20)
+STORM = Faults(10, 10, 10, 10, 15, 20, 8)
 Attempt = tuple[int, int]
 
 
@@ -41,10 +56,11 @@ class FaultyEngine:
         self.inner = VirtualEngine(run_time)
         self.random = random.Random(seed)
         self.faults = faults
-        self.exits: dict[Attempt, Ended] = {}
+        self.exits: dict[Attempt, Ended | LaunchRefused] = {}
         self.placed: dict[Attempt, tuple[Amounts, Placement]] = {}  # what runs, and on what
         self.ghosts: dict[Attempt, int] = {}  # attempts that were replaced and run on, with their ends
         self.down: dict[str, Node] = {}
+        self.spoiled: set[str] = set()  # nodes on which every job fails
         self.returned: dict[str, Node] = {}
         self.queue: list[Report] = []
         self.late: list[tuple[int, Report]] = []
@@ -74,6 +90,10 @@ class FaultyEngine:
             self.queue.extend(NodeLost(name, "it is gone") for name in gone)
             return
         if attempt in self.placed:
+            return
+        if self.random.randrange(100) < self.faults.refusing:
+            self.exits[attempt] = LaunchRefused(*attempt, "not today")
+            self.queue.append(self.exits[attempt])
             return
         self._make_ghost(launch.task)
         assert sum(count for _, count in launch.nodes) == launch.job.spec.shape.count, "a gang is all or nothing"
@@ -143,11 +163,22 @@ class FaultyEngine:
         return sent
 
     def _ended(self, report: Ended) -> Ended:
-        if report.outcome is Outcome.COMPLETED and self.random.randrange(100) < self.faults.failing:
-            report = Ended(report.task, report.attempt, Outcome.FAILED, self.random.randint(1, 255))
+        _, nodes = self.placed.get((report.task, report.attempt), ((), ()))
+        spoiled = any(name in self.spoiled for name, _ in nodes)
+        if report.outcome is Outcome.COMPLETED and spoiled:
+            report = Ended(report.task, report.attempt, Outcome.FAILED, 1)
+        elif report.outcome is Outcome.COMPLETED and self.random.randrange(100) < self.faults.failing:
+            report = self._some_failure(report.task, report.attempt)
         self.exits[report.task, report.attempt] = report
         self.placed.pop((report.task, report.attempt), None)
         return report
+
+    def _some_failure(self, task: int, attempt: int) -> Ended:
+        outcome, why = self.random.choice(FAILURES), self.random.choice(("", "it said"))
+        by_itself, by_signal = outcome is Outcome.FAILED, self.random.random() < 0.3
+        code = self.random.randint(1, 255) if by_itself and not by_signal else 0
+        signal = self.random.randint(1, 15) if by_itself and by_signal else 0
+        return Ended(task, attempt, outcome, code, signal, Used(peak_kib=7), why)
 
     def _inventory(self, now: int) -> list[Report]:
         self.quiet += 1

@@ -6,7 +6,18 @@ from tests.kit.choose import Chooser, one_in
 from tests.kit.faulty_engine import CALM, STORM
 from tests.kit.scenario import conditions_of, policy_of, spec_of
 from tests.kit.sim import Sim
-from tidegate.model.commands import Cancel, ChangePolicy, Command, Hold, Release, SetNode, SetNodeState, Submit
+from tidegate.core.blame import TRIED_AFTER_MS
+from tidegate.model.commands import (
+    Cancel,
+    ChangePolicy,
+    Command,
+    Hold,
+    Release,
+    Requeue,
+    SetNode,
+    SetNodeState,
+    Submit,
+)
 from tidegate.model.nodes import NodeState
 
 
@@ -19,7 +30,8 @@ def submit(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
         if one_in(chooser, 2):
             spec = replace(spec, **conditions_of(chooser, jobs, sim.now))
         key = chooser.pick(("", "", "", "k1", "k2"))
-        commands.append(Submit(spec, key=key))
+        env = (("A", "1"),) if spec.work is not None and spec.work.env and not one_in(chooser, 3) else ()
+        commands.append(Submit(spec, key=key, env=env))
     sim.send(*commands)
 
 
@@ -27,7 +39,9 @@ def command_a_job(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
     jobs = sorted(sim.world.jobs)
     job = chooser.pick(jobs) if jobs else 99
     index = chooser.integer(0, 3) if one_in(chooser, 3) else -1
-    commands: tuple[Command, ...] = (Cancel(job, index), Cancel(job), Hold(job), Hold(job), Release(job))
+    commands: tuple[Command, ...] = (
+        Cancel(job, index), Cancel(job), Hold(job), Hold(job), Release(job), Requeue(job), Requeue(job, index),
+    )  # fmt: skip
     sim.send(chooser.pick(commands))
 
 
@@ -56,6 +70,11 @@ def break_a_node(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
     sim.advance(0)
 
 
+def spoil_a_node(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
+    """Jobs fail there, or no more."""
+    sim.engine.spoiled ^= {chooser.pick(sorted(sim.nodes))}
+
+
 def mend_the_nodes(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
     sim.engine.return_nodes(sim.now)
     sim.advance(0)
@@ -67,6 +86,12 @@ def weather(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
 
 def wait(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
     sim.advance(chooser.pick((1, 5, 10, 25, 60)))
+
+
+def wait_long(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
+    """Until suspected nodes are tried. With a node down the engine would look again and again all the while."""
+    if not sim.engine.down:
+        sim.advance(TRIED_AFTER_MS)
 
 
 def restart(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
@@ -82,4 +107,7 @@ def restart_from_snapshot(sim: Sim, chooser: Chooser, *, even: bool = False) -> 
 
 
 STEPS = (submit, submit, submit, wait, wait, wait, command_a_job, command_a_job, command_a_node, change_a_node,
-         change_policy, break_a_node, mend_the_nodes, weather, restart)  # fmt: skip
+         change_policy, break_a_node, mend_the_nodes, weather, restart, wait_long, spoil_a_node)  # fmt: skip
+STEPS_OF_BLAME = (submit, submit, submit, submit, wait, wait, wait, wait, command_a_job, spoil_a_node, spoil_a_node,
+                  wait_long, wait_long, restart, weather, mend_the_nodes)  # fmt: skip
+"""Where nobody but the kernel itself touches the nodes."""

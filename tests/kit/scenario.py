@@ -4,7 +4,19 @@ from collections.abc import Sequence
 
 from tests.kit.choose import Chooser, one_in
 from tidegate.model.base import FOREVER_MS
-from tidegate.model.jobs import After, AfterKind, Array, JobSpec, Shape, amounts
+from tidegate.model.jobs import (
+    ANY_FAILURE,
+    After,
+    AfterKind,
+    Array,
+    Cause,
+    JobSpec,
+    Retry,
+    RetryRule,
+    Shape,
+    Work,
+    amounts,
+)
 from tidegate.model.nodes import Node
 from tidegate.model.policy import (
     DEPTH_ALL,
@@ -27,10 +39,10 @@ LIMITS = (10, 20, 20, 30, 50, 100)
 AFTER = tuple(AfterKind)
 
 
-def nodes_of(chooser: Chooser, *, pool: str = "p", even: bool = False) -> list[Node]:
+def nodes_of(chooser: Chooser, *, pool: str = "p", even: bool = False, least: int = 1) -> list[Node]:
     """`even`: as in a pool that is counted, all nodes with processors only."""
     found = []
-    for number in range(chooser.integer(1, 4)):
+    for number in range(chooser.integer(least, 4)):
         labels = () if one_in(chooser, 2) else (("zone", chooser.pick("ab")),)
         memory = 0 if even else chooser.pick((0, 4, 8))
         gpus = 0 if even else chooser.pick((0, 0, 2 * CPU))
@@ -82,9 +94,16 @@ def spec_of(chooser: Chooser, pools: Sequence[str], *, even: bool = False, plain
     return JobSpec(**spec)  # type: ignore[arg-type]  # a dict of many types
 
 
+def retry_of(chooser: Chooser) -> Retry:
+    rules = (ANY_FAILURE, (RetryRule(Cause.EXIT, 1, 99), RetryRule(Cause.OUT_OF_MEMORY), RetryRule(Cause.TIMED_OUT)))
+    return Retry(chooser.integer(0, 3), chooser.pick(rules), chooser.pick((0, 5, 40)), chooser.pick((40, 60)))
+
+
 def conditions_of(chooser: Chooser, jobs: Sequence[int], now: int) -> dict[str, object]:
     """What may keep a job from its lane. `jobs`: ids it may depend on."""
-    given: dict[str, object] = {"losses_max": chooser.pick((0, 1, 3))}
+    given: dict[str, object] = {"losses_max": chooser.pick((0, 1, 3)), "retry": retry_of(chooser)}
+    if one_in(chooser, 4):
+        given["work"] = Work(("true",), env=chooser.pick(("", "e1", "e2")), notify=chooser.pick(("", "mail")))
     if one_in(chooser, 4):
         given["begin_ms"] = now + chooser.integer(0, 40)
     if one_in(chooser, 4):

@@ -204,6 +204,7 @@ class Sim:
         assert self.inbox.open == 0, "a command was taken and not answered"
         assert world.runs.keys() == ledger.live.keys()
         assert {task >> ARRAY_BITS for task in (*ledger.waiting, *ledger.live)} == world.jobs.keys()
+        assert world.notices.keys() == ledger.notices
         if not self.overfull:
             self._nodes_hold()
 
@@ -241,6 +242,7 @@ class Sim:
     def drain(self) -> None:
         """No more faults, every node up and every hold released: everything ends, and nothing is left behind."""
         self.engine.faults = CALM
+        self.engine.spoiled.clear()
         self.engine.return_nodes(self.now)
         self.send(*(SetNode(node) for node in self.nodes.values()))
         self.send(*(Release(job) for job, parked in self.world.parked.items() if parked.held))

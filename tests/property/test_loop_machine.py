@@ -53,7 +53,10 @@ class Cluster(RuleBasedStateMachine):
     def wait(self, ms: int):
         self.sim.advance(ms)
 
-    @rule(data=st.data(), step=st.sampled_from((play.mend_the_nodes, play.weather, play.restart)))
+    @rule(
+        data=st.data(),
+        step=st.sampled_from((play.mend_the_nodes, play.weather, play.restart, play.wait_long, play.spoil_a_node)),
+    )
     def other(self, data: st.DataObject, step):
         step(self.sim, Drawn(data))
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.kit.choose import Seeded
 from tests.kit.faulty_engine import CALM, STORM, FaultyEngine
-from tests.kit.play import STEPS
+from tests.kit.play import STEPS, STEPS_OF_BLAME
 from tests.kit.scenario import nodes_of, policy_of
 from tests.kit.sim import Sim
 from tidegate.loop.loop import Cadence
@@ -29,13 +29,16 @@ def run_time(task: int, attempt: int) -> int:
 def simulated(seed: int, steps: int = STEPS_PER_SEED) -> Sim:
     chooser = Seeded(seed)
     even = seed % 3 == 0
-    nodes = nodes_of(chooser, even=even)
+    blaming = seed % 4 == 2
+    nodes = nodes_of(chooser, even=even, least=3 if blaming else 1)
     if seed % 4 == 1:
         nodes += nodes_of(chooser, pool="q")
     engine = FaultyEngine(run_time, seed, CALM if seed % 5 == 2 else STORM)
     sim = Sim(engine, nodes, policy_of(chooser), Cadence.PER_EVENT if seed % 7 == 6 else Cadence.BATCHED)
+    if blaming:
+        engine.spoiled.add(chooser.pick(sorted(sim.nodes)))
     for _ in range(steps):
-        chooser.pick(STEPS)(sim, chooser, even=even)
+        chooser.pick(STEPS_OF_BLAME if blaming else STEPS)(sim, chooser, even=even)
     sim.drain()
     numbers = sorted(sim.digests)
     sim.check_recovery([chooser.pick(numbers) for _ in range(20)])

@@ -62,9 +62,7 @@ class SlurmEngine:
         self.told: set[Attempt] = set()  # their ends were reported
         self.queue: list[en.Report] = []
         self.later: list[en.Directive] = []  # what Slurm was away for
-        self.submitted = 0
-        self.polls = 0
-        self.poll_at = 0
+        self.submitted = self.polls = self.poll_at = 0
 
     # -- directives --------------------------------------------------------------------------------------
 
@@ -91,14 +89,21 @@ class SlurmEngine:
         if attempt in self.jobs or attempt in self.told or self._record(attempt, "claim").exists():
             return
         try:
-            job = ask(*self._sbatch(launch), env=self._environment(launch))
+            job = ask("sbatch", *self._instead(launch.task), *self._options(launch), env=self._environment(launch))
         except SlurmError as error:
             self.queue.append(en.LaunchRefused(*attempt, str(error)))
             return
         self.jobs[attempt] = Seen(job, "PENDING", 0, "")
         self.submitted += 1
 
-    def _sbatch(self, launch: en.Launch) -> Iterator[str]:
+    def _instead(self, task: int) -> Iterator[str]:
+        """An earlier attempt that the world gave up may still be there: never two at a time."""
+        for (other, _), seen in self.jobs.items():
+            if other == task and seen.state not in OVER:
+                ask("scancel", seen.id)
+                yield f"--dependency=afterany:{seen.id}"
+
+    def _options(self, launch: en.Launch) -> Iterator[str]:
         spec = launch.job.spec
         work, chunk = spec.work or Work(("true",)), dict(spec.shape.chunk)
         cpus, rest = divmod(chunk.pop(CPUS, 0), 1000)
@@ -107,7 +112,7 @@ class SlurmEngine:
         if rest or not cpus or chunk or len(each) != 1:
             raise SlurmError("this engine gives whole cpus and memory, the same on every node; ask for that")
         on_node = each.pop()
-        yield from ("sbatch", "--parsable", "--no-requeue", "--export=ALL", f"--partition={self.partition}")
+        yield from ("--parsable", "--no-requeue", "--export=ALL", f"--partition={self.partition}")
         yield f"--comment={self._comment((launch.task, launch.attempt))}"
         yield f"--nodelist={','.join(name for name, _ in launch.nodes)}"
         yield from (f"--nodes={len(launch.nodes)}", f"--ntasks-per-node={on_node}", f"--cpus-per-task={cpus}")
@@ -214,6 +219,7 @@ class SlurmEngine:
         return self.records / f"{attempt[0]}.{attempt[1]}.{kind}"
 
     def _claim_of(self, attempt: Attempt) -> str:
+        """Where an answer of sbatch was lost there are two of it: the one that took the claim counts."""
         claim = self._record(attempt, "claim")
         return claim.read_text() if claim.exists() else ""
 
@@ -222,7 +228,6 @@ class SlurmEngine:
         for job, state, status, reason, comment in table("squeue", "-t", "all", fields=JOB_FIELDS):
             if comment.startswith(self.mark):
                 task, number = map(int, comment.removeprefix(self.mark).split(":"))
-                # Twice where an answer of sbatch was lost: the one that took the claim counts.
                 if (task, number) not in found or self._claim_of((task, number)) == job:
                     found[task, number] = Seen(job, state, int(status), reason)
         return found

@@ -141,7 +141,7 @@ def test_delivered_twice_starts_once(site: Site) -> None:
     site.wire.engine.deliver([launch], site.clock.now())
     site.until(lambda: not site.wire.engine.later)
     assert site.wire.engine.submitted == 0
-    unasked = ask(*engine._sbatch(launch), env=engine._environment(launch))  # its answer was lost, say
+    unasked = ask("sbatch", *engine._options(launch), env=engine._environment(launch))  # its answer was lost, say
     assert site.end_of(task).outcome is Outcome.COMPLETED
     site.until(lambda: ask("squeue", "-h", "-j", unasked, "-t", "all", "-o", "%T") in {"FAILED", "COMPLETED"})
     assert text(count) == "started\n"
@@ -195,6 +195,19 @@ def test_a_hand_over_that_waits_in_slurm(site: Site) -> None:
     ask("scancel", other)
     assert site.end_of(task).outcome is Outcome.COMPLETED
     assert len([event for event in site.events() if isinstance(event, JobLaunched) and event.task == task]) == 1
+
+
+def test_never_two_attempts_at_a_time(site: Site) -> None:
+    """The kernel is told that the node is gone, and the attempt runs on there."""
+    told = site.folder / "told"
+    first = "if [ $TIDE_ATTEMPT = 1 ]; then sleep 99 & wait; fi"
+    wait = f"trap 'echo end >> {told}; exit 1' TERM; echo begin >> {told}; {first}"
+    task = site.submit("sh", "-c", wait)
+    site.until(lambda: site.runs(task) and told.exists())
+    site.wire.engine.queue.append(en.NodeLost("n1", "no answer"))
+    assert site.end_of(task).attempt == 2
+    assert text(told).split() == ["begin", "end", "begin"]
+    assert site.started(task)[1].nodes == (("n2", 1),)
 
 
 def test_slurm_is_away_for_a_while(cluster: Path, site: Site) -> None:

@@ -48,7 +48,7 @@ class Facts:
 
     about: Callable[[], dict[str, Any]]
     now: Callable[[], int]
-    stop: Callable[[], None]
+    stop: Callable[[bool], None]  # True: the keeper too
     trouble: Callable[[], Refused | None]  # why no command can be taken just now
 
 
@@ -350,10 +350,10 @@ class Service:
                               ended=self.past.ended_count(), policy=world.policy.name, **about)  # fmt: skip
         request.answer(200, encode(body))
 
-    def _stop(self, request: Request) -> None:
+    def _stop(self, request: Request, body: api.StopBody) -> None:
         self._may_manage(request)
         request.answer(200, encode(api.DoneBody(True)), extra=b"Connection: close\r\n")
-        self.facts.stop()
+        self.facts.stop(body.keeper)
 
     def _openapi(self, request: Request) -> None:
         request.answer(200, document())

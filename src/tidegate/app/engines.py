@@ -35,7 +35,7 @@ class Fleet:
     words: str
     fileno: Callable[[], int]
     notes: Callable[[], Sequence[str]]
-    close: Callable[[], None]
+    close: Callable[[bool], None]  # True: and what outlives the server, unless it is busy
 
 
 def fleet_of(wish: "ServeWish", home: Path, world: World) -> Fleet:
@@ -68,7 +68,7 @@ def virtual(wish: "ServeWish", world: World) -> Fleet:
 
     return Fleet(
         name="virtual", engine=VirtualEngine(run_time), nodes=nodes, declared=True,
-        words=f"virtual jobs on {words_of(nodes)}", fileno=lambda: -1, notes=list, close=lambda: None,
+        words=f"virtual jobs on {words_of(nodes)}", fileno=lambda: -1, notes=list, close=lambda _: None,
     )  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def local(wish: "ServeWish", home: Path) -> Fleet:
     engine = LocalEngine(home, machine.nodes, machine.devices)
     return Fleet(
         name="local", engine=engine, nodes=machine.nodes, declared=machine.declared, words=words_of(machine.nodes),
-        fileno=engine.fileno, notes=lambda: [*machine.notes, *engine.notes()], close=engine.close,
+        fileno=engine.fileno, notes=lambda: [*machine.notes, *engine.notes()], close=lambda stop: engine.close(stop=stop),
     )  # fmt: skip
 
 

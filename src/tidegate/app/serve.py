@@ -93,12 +93,13 @@ class Server:
         self.past = Past(self.aio, home.path, self.keeping.archive())
         self.access = Access(home.tokens)
         self.trouble: Refused | None = None
-        facts = Facts(self.about, lambda: self.clock.last, self.clock.stop, lambda: self.trouble)
+        facts = Facts(self.about, lambda: self.clock.last, self.stop, lambda: self.trouble)
         self.service = Service(world, self.inbox, self.journal, self.past, self.access, facts)
         self.journal.watchers = self.service.watchers()
         self.site = Site(self.service.handle, problem)
         self.clock.before_wait = self.before_wait
         self.watched_fd = -1
+        self.with_keeper = False
 
     # -- what the server is ------------------------------------------------------------------------------
 
@@ -145,7 +146,7 @@ class Server:
             self.site.close()
             self.aio.call_soon(self.aio.stop)
             self.aio.run_forever()  # what was answered goes out
-            self.fleet.close()
+            self.fleet.close(self.with_keeper)
             self.past.close()
             self.keeping.close()
         say("stopped; what runs, runs on" if self.loop.world.runs else "stopped")
@@ -160,6 +161,10 @@ class Server:
         except JournalError as error:
             self.set_trouble(error)
         self.aio.call_later(SETTLE_S, self.tick)
+
+    def stop(self, with_keeper: bool) -> None:
+        self.with_keeper = with_keeper
+        self.clock.stop()
 
     def turn(self) -> bool:
         """A journal that cannot be written stops nothing but the acknowledging: the same flush is tried again."""

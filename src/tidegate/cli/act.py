@@ -9,6 +9,7 @@ from tidegate.cli.options import Command, Option, Options, flag
 from tidegate.cli.screen import json_rows
 from tidegate.cli.server import KNOWN, TALKING, RefusedError, Server
 from tidegate.wire.arrays import parse_indices
+from tidegate.wire.states import HELD, RUNNING, STARTING, WAITING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 TOLD_MAX = 20
+STATES = {"hold": WAITING, "release": HELD, "requeue": f"{STARTING},{RUNNING}"}
+"""Which of the chosen jobs an action can mean, where no state is given."""
+OF_WHOLE_JOBS = ("hold", "release")
 
 
 def act(verb: str, past: str, options: Options) -> int:
@@ -26,7 +30,7 @@ def act(verb: str, past: str, options: Options) -> int:
         )
     named = tasks_of(verb, options.words)
     server = Server(options, KNOWN)
-    tasks = choose(server, options) if chosen else named
+    tasks = choose(server, verb, options) if chosen else named
     results = [one_done(server, verb, task) for task in tasks]
     if options.json:
         json_rows(results)
@@ -35,9 +39,11 @@ def act(verb: str, past: str, options: Options) -> int:
     return 1 if any("error" in result for result in results) else 0
 
 
-def choose(server: Server, options: Options) -> list[Task]:
+def choose(server: Server, verb: str, options: Options) -> list[Task]:
     """The jobs that are like that; without --user only those of whoever asks."""
     query = {**filter_of(options), "user": options.user or "me"}
+    query["state"] = options.state or STATES.get(verb)
+    whole = not options.state or verb in OF_WHOLE_JOBS
     rows = server.call("GET", "/v1/jobs", query)["jobs"]
     if options.name:
         from fnmatch import fnmatchcase
@@ -45,7 +51,7 @@ def choose(server: Server, options: Options) -> list[Task]:
         rows = [row for row in rows if fnmatchcase(row["name"], options.name)]
     found: dict[Task, None] = {}
     for row in rows:
-        found.update(dict.fromkeys(tasks_of_row(row) if options.state else [(row["id"], -1)]))
+        found.update(dict.fromkeys([(row["id"], -1)] if whole else tasks_of_row(row)))
         if len(found) > TASKS_MAX:
             raise UsageError(f"that chooses more than {TASKS_MAX:,} tasks; name whole jobs, or choose fewer")
     if not found:

@@ -210,7 +210,7 @@ def tell(client: Client, groups: Sequence[Group]) -> None:
         if waits:
             lines.append([group.title, str(len(waits)), seconds(mean(waits)), seconds(max(waits)), why(group, by_part)])
     print()
-    show_table("Who waited, and why", ["", "jobs", "mean", "longest", "because"], lines)
+    show_table("Who waited, and why", ["", "jobs", "mean", "longest", "because"], lines, left=(0, 4))
     total = (max(row["end_ms"] for row in rows) - min(row["submit_ms"] for row in rows)) / 1000
     ran = sum(row["state"] == states.COMPLETED for row in rows)
     print(f"{ran} real processes in {duration(total)}. Every start, end and exit code was on disk before it counted.")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 LAST = 50
 SILENT_S = 45.0
 """The server says something at least every 15 s, if only that it lives."""
+QUIET_MAX = 2
+"""So many signs of life without an event between them: there is none to come soon."""
 ARRAY_BITS = 20
 ARRAY_MASK = (1 << ARRAY_BITS) - 1
 LINE_MAX = 200
@@ -42,12 +44,16 @@ def events(options: Options) -> int:
 def stream(server: Server, after: int, until: int | None) -> "Iterator[dict[str, Any]]":
     """From `after` on, up to `until` or without end; a server that restarts is waited for, and none is missed."""
     away_since, again_s = 0.0, AGAIN_FIRST_S
+    quiet = 0
     while True:
         try:
             server.client.timeout_s = SILENT_S
             answer = server.open(target_of("/v1/events", {"after": after}), "text/event-stream")
             for _, data in server_events(answer):
                 away_since, again_s = 0.0, AGAIN_FIRST_S
+                quiet = 0 if data else quiet + 1
+                if quiet >= QUIET_MAX and until is not None:
+                    return  # what is left of those before is no longer kept
                 if not data:
                     continue
                 event = loads(data.encode())
@@ -78,7 +84,7 @@ def told(event: "dict[str, Any]") -> str:
     task = fields.pop("task", None)
     if isinstance(task, int):
         parts.append(f"job {shown(task >> ARRAY_BITS, (task & ARRAY_MASK) or None)}")
-    parts += [f"{name} {short(value)}" for name, value in fields.items() if value not in {None, ""} or value == 0]
+    parts += [f"{name} {short(value)}" for name, value in fields.items() if value is not None and value != ""]
     return plain("  ".join(parts))
 
 

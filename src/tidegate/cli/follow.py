@@ -1,6 +1,7 @@
 """The output of a task, as it grows: from its file where this user can read it here, else through the server."""
 
 import os
+from stat import S_ISREG
 
 from tidegate.cli.client import GoneError
 from tidegate.cli.ids import Task, of_task
@@ -21,6 +22,8 @@ REMOTE_TICKS = 10
 LOOK_TICKS = 100
 """Where the output goes may change with each attempt: looked up so often, and more often until it is known."""
 LOOK_SOON_TICKS = 4
+SIDE_S = 5.0
+"""A server that hangs must not keep signals waiting for long."""
 
 
 class Tail:
@@ -32,14 +35,16 @@ class Tail:
         self.stream = stream
         self.write = write
         self.path = ""
+        self.told = ""
         self.file = -1
         self.offset = 0
         self.remote = not server.place.home
 
     def at(self, path: str) -> None:
         """Where the output is now. Another file is read from its beginning."""
-        if path == self.path:
+        if path == self.told:
             return
+        self.told = path
         if self.file >= 0:
             self._from_file()
         self.path, self.offset = path, 0
@@ -70,11 +75,15 @@ class Tail:
         if not self.path:
             return False
         try:
-            self.file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            self.file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         except FileNotFoundError:
             return False
         except OSError:  # of somebody else: the server decides who may read it
             self.remote = True
+            return False
+        if not S_ISREG(os.fstat(self.file).st_mode):  # a pipe or a device: what went there is not there to read
+            self.close()
+            self.path = ""
             return False
         return True
 
@@ -95,6 +104,7 @@ class Follower:
 
     def __init__(self, server: Server, task: Task, streams: "dict[str, Write]", patience_s: float = PATIENCE_S) -> None:
         self.server = server.beside()
+        self.server.client.timeout_s = SIDE_S
         self.task = task
         self.tails = [Tail(self.server, task, stream, write) for stream, write in streams.items()]
         self.watch = Watch(server, [task], patience_s)

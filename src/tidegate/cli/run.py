@@ -14,15 +14,17 @@ from tidegate.cli.options import Command, Options, flag
 from tidegate.cli.outcome import exit_code, told_end
 from tidegate.cli.server import HOME, RefusedError, Server
 from tidegate.cli.submit import command_of
+from tidegate.wire.states import COMPLETED, FAILED, HELD, WAITING
 
 PATIENT_S = 1.5
 """A job that has not started by then: the person is told why."""
 
 
 class Wishes:
-    """What signals ask for. The handlers only note it: the loop acts, between two looks at the output."""
+    """What signals ask for. The handlers note it, and the loop acts between two looks at the output."""
 
     def __init__(self) -> None:
+        self.job = 0  # not yet one
         self.interrupts = 0
         self.terminated = False
 
@@ -32,6 +34,8 @@ class Wishes:
 
     def _on_interrupt(self, *_: object) -> None:
         self.interrupts += 1
+        if self.interrupts > 2:  # at once, whatever it stands in
+            raise FailureError(f"left; tide show {self.job} says how job {self.job} is" if self.job else "left")
 
     def _on_terminate(self, *_: object) -> None:
         self.terminated = True
@@ -40,10 +44,10 @@ class Wishes:
 class Watcher:
     """What happens at each tick while the job runs: signals, and a word when it waits."""
 
-    def __init__(self, follower: Follower, job: int, wishes: Wishes) -> None:
+    def __init__(self, follower: Follower, wishes: Wishes) -> None:
         self.follower = follower
-        self.server = follower.server.beside()
-        self.job = job
+        self.server = follower.server
+        self.job = wishes.job
         self.wishes = wishes
         self.asked = False
         self.cancelled = False
@@ -52,8 +56,6 @@ class Watcher:
     def tick(self) -> None:
         self.say_why_it_waits()
         wishes = self.wishes
-        if wishes.interrupts > 2:
-            raise FailureError(f"left; tide show {self.job} says how job {self.job} is")
         if wishes.interrupts == 1 and not self.asked:
             self.asked = True
             say(f"again to cancel job {self.job} (it goes on otherwise; tide logs -f {self.job} shows it)")
@@ -76,7 +78,7 @@ class Watcher:
             return
         self.waits_until = None
         job = self.follower.job
-        if job.get("state") in {"held", "waiting"}:
+        if job.get("state") in {HELD, WAITING}:
             reason = f": {job['reason']}" if job.get("reason") else ""
             say(f"job {self.job} waits{reason}")
 
@@ -94,16 +96,16 @@ def run(options: Options) -> int:
     server = Server(options)
     wishes = Wishes()
     wishes.listen()  # from here on there may be a job: nothing leaves it without a word
-    number = server.call("POST", "/v1/jobs", None, body)["id"]
+    number = wishes.job = server.call("POST", "/v1/jobs", None, body)["id"]
     streams = {"stdout": to(1), "stderr": to(2)} if "stderr" in body else {"stdout": to(1)}
     follower = Follower(server, (number, -1), streams)
-    watcher = Watcher(follower, number, wishes)
+    watcher = Watcher(follower, wishes)
     job = follower.run(watcher.tick)
     if options.json:
         from tidegate.cli.quick_json import dumps
 
         print(dumps(job), file=sys.stderr)
-    elif job["state"] != "completed" and (job["state"] != "failed" or job.get("signal")):
+    elif job["state"] != COMPLETED and (job["state"] != FAILED or job.get("signal")):
         say(told_end(job, shown(number)))
     if wishes.interrupts > 1:
         return 130

@@ -17,7 +17,8 @@ def duration(seconds: float) -> str:
     return f"{hours // 24} d {hours % 24:02} h"
 
 
-def show_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def show_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> None:
+    """`left`: the columns that hold words; numbers stand to the right."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -25,7 +26,7 @@ def show_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) 
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for at, head in enumerate(heads):
-        table.add_column(Text(head), justify="left" if at == 0 else "right", no_wrap=True)
+        table.add_column(Text(head), justify="left" if at in left else "right", no_wrap=True)
     for row in rows:
         table.add_row(*map(Text, row))
     console = Console(highlight=False)

@@ -33,6 +33,7 @@ class Watch:
         self.ended = 0
         self.known = False  # an answer has come: from then on the server may be slow to say more
         self.asking = False
+        self.late_at = 0.0
         self.away_since = 0.0
         self.again_at = 0.0
         self.again_s = AGAIN_FIRST_S
@@ -48,7 +49,9 @@ class Watch:
             if not self.asking:
                 self._ask()
             if not readable(self.server.client.fileno(), wait_s):
-                return None
+                if time.monotonic() < self.late_at:
+                    return None
+                raise self.server.client.slow()
             self.asking = False
             said = self.server.value(self.server.check(self.server.client.answer()))
         except BusyError as error:
@@ -67,6 +70,7 @@ class Watch:
         query = {"job": ids, "ended": self.ended if self.known else None, "timeout_ms": ASK_MS if self.known else 0}
         self.server.client.send("GET", target_of("/v1/wait", query), None, "Accept: application/json\r\n")
         self.asking = True
+        self.late_at = time.monotonic() + self.server.client.timeout_s
 
     def _here(self, said: "dict[str, Any]") -> None:
         if self.told:

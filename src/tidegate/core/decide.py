@@ -48,7 +48,10 @@ def decide(world: World, memo: Memo, now: int) -> Plan:
 
 
 def _one_run_where_tried(cycle: "_Cycle") -> None:
-    """A node that is tried takes one run: of several starts there the first counts, and the next cycle goes on."""
+    """A node that is tried takes one run: of several starts there the first counts, and the next cycle goes on.
+
+    What was promised beside starts that are put off says nothing.
+    """
     tried = {pool.names[row] for pool in cycle.world.stirred.values() for row in pool.tried}
     taken: set[str] = set()
     put_off: set[int] = set()  # jobs: tasks of an array start in order
@@ -62,6 +65,7 @@ def _one_run_where_tried(cycle: "_Cycle") -> None:
             kept.append(start)
     if put_off:
         cycle.starts, cycle.cut = kept, "trials"
+        cycle.promised, cycle.withdrawn = [], []
 
 
 class _Cycle:

@@ -187,6 +187,11 @@ class SqliteJournal:
         if self.keeps_history and self.upto != self.noted:
             self._write(history=True)
 
+    def ended(self) -> int:
+        """How many tasks ever ended, those that the tables do not have yet included."""
+        coming = sum(len(ending.indices) for ending in self.backlog if ending.final)
+        return sum(self.history().counts().values()) + coming
+
     def history(self) -> History:
         """To ask, on this connection; it is closed with the journal."""
         return History(self.path, self.db)

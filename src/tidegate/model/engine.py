@@ -42,6 +42,11 @@ class Launched(Value, frozen=True, gc=False, tag=True):
 
 
 class Ended(Value, frozen=True, gc=False, tag=True):
+    """COMPLETED says: with code 0 and by itself, before any halt reached it. What a halt ended has the halt's outcome.
+
+    LOST is for an attempt whose end the engine cannot know. `why` names a cause that is neither the job nor its node.
+    """
+
     task: int
     attempt: int
     outcome: Outcome

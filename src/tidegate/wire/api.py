@@ -123,6 +123,10 @@ class DoneBody(Body):
     note: str = ""
 
 
+class StopBody(Body):
+    keeper: bool = False  # the keeper too, unless jobs run
+
+
 class JobRow(Body, omit_defaults=False, rename={"klass": "class"}):
     """Every field is always there: scripts count on it.
 
@@ -253,7 +257,7 @@ JOB_FILTER = (
     ("limit", "at most so many rows; left out: all"),
 )
 TEXT_LOOK = (
-    ("width", "columns of the screen, for text; left out: as wide as it needs"),
+    ("width", "columns of the screen, for text; left out: 80"),
     ("colour", "1: text may be coloured"),
 )
 
@@ -285,6 +289,6 @@ ROUTES = (
           "A comment at least every 15 s says that the server lives.",
           (("after", "from this event number on; left out: from now on"),)),
     Route("status", "GET", "/v1/status", None, StatusBody, "How the server is."),
-    Route("stop", "POST", "/v1/stop", None, DoneBody, "Stops the server. What runs, runs on."),
+    Route("stop", "POST", "/v1/stop", StopBody, DoneBody, "Stops the server. What runs, runs on."),
     Route("openapi", "GET", "/v1/openapi.json", None, None, "This interface, as an OpenAPI document."),
 )  # fmt: skip

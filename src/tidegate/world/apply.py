@@ -60,8 +60,7 @@ def apply(world: World, event: ev.Event) -> None:
         case ev.AttemptLost() | ev.AttemptFailed():
             _attempt_over(world, event)
         case ev.TaskRested():
-            job = world.jobs[event.task >> ARRAY_BITS]
-            set_array(world, job, arrays.rested(world.arrays[job.id], index_of(event.task)))
+            _task_rested(world, event)
         case ev.EnvironmentKept():
             world.environments[event.name] = event.env
             world.digest.environments.touched.add(event.name)
@@ -267,6 +266,14 @@ def _attempt_over(world: World, event: ev.AttemptLost | ev.AttemptFailed) -> Non
     if event.blames:
         blame(world, job.id, run)
     wait_again(world, job, task, event.at, event.until)
+
+
+def _task_rested(world: World, event: ev.TaskRested) -> None:
+    job = world.jobs[event.task >> ARRAY_BITS]
+    set_array(world, job, arrays.rested(world.arrays[job.id], index_of(event.task)))
+    pool = world.pools[job.pool]
+    pool.freed = None  # it may come before the task that holds the promise of the array
+    world.stirred[pool.name] = pool
 
 
 def _tries_over(world: World, task: int) -> None:
