@@ -142,7 +142,11 @@ def test_questions_are_answered_newest_first(journal: SqliteJournal, asked: dict
         ({"since": 5, "before": 70}, "ending_by_end"),
         ({"below": 50}, "ending_by_end"),
         ({"user": "a", "since": 5}, "ending_by_user"),
+        ({"queue": "slow"}, "ending_by_queue"),
+        ({"user": "a", "queue": "slow", "state": Outcome.COMPLETED}, "ending_by_user"),
+        ({"state": Outcome.COMPLETED}, "ending_by_end"),
         ({"state": Outcome.FAILED}, "ending_gone_wrong"),
+        ({"user": "a", "state": Outcome.FAILED, "since": 3}, "ending_gone_wrong"),
     ],
 )
 def test_what_is_asked_often_is_looked_up(journal: SqliteJournal, asked: dict[str, object], index: str):
@@ -166,7 +170,7 @@ def test_answers_are_bounded(journal: SqliteJournal, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(tables, "ROWS_MAX", 9)
     assert len(history.recent(1_000_000)) == 9
     monkeypatch.setattr(tables, "LOOKED_AT_MAX", 10)
-    assert len(history.recent(1_000_000, queue="fast")) < 9
+    assert len(history.recent(1_000_000, user="a", queue="fast")) < 9
     assert len(history.endings(5, 1_000_000)) == 1
 
 

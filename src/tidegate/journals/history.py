@@ -18,7 +18,7 @@ from tidegate.ports import JournalError
 
 ROWS_MAX = 10_000
 """One query gives at most so many rows."""
-LOOKED_AT_MAX = 50_000
+LOOKED_AT_MAX = 20_000
 """And looks at no more rows than that, newest first, where no index answers what was asked for."""
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -139,20 +139,19 @@ class History:
         """Newest first. `since` <= end < `before`, in ms. `below`: rows under that number; for the next page give
         both `before` (the last row's end, plus 1) and `below`. `final`: only how tasks ended for good.
 
-        Where no index answers (queue, final) at most LOOKED_AT_MAX rows are looked at.
+        One index answers, and what it gives is sifted by the other conditions: at most LOOKED_AT_MAX rows of it.
         """
-        asked: list[tuple[str, Any]] = [
-            ("user = ?", user), ("end_ms >= ?", since), ("end_ms < ?", before), ("+row < ?", below),
-        ]  # fmt: skip
-        sifted: list[tuple[str, Any]] = [("queue = ?", queue), ("final = ?", final or None)]
+        keys: list[tuple[str, Any]] = [("user = ?", user), ("queue = ?", queue)]
         if state is Outcome.COMPLETED:
-            sifted.append(("outcome = ?", state))  # as most are, so looking is quicker than an index
+            keys.append(("outcome = ?", state))  # as most are, so looking is quicker than an index
         elif state is not None:
-            asked.append((f"outcome <> '{Outcome.COMPLETED}' AND outcome = ?", state))  # as the index says it
-        inner, values = _tests(asked)
-        outer, more = _tests(sifted)
+            keys.insert(0, (f"outcome <> '{Outcome.COMPLETED}' AND outcome = ?", state))  # as the index says it
+        keys = [key for key in keys if key[1] is not None]
+        first = keys[:1] if keys and keys[0][1] is not Outcome.COMPLETED else []
+        inner, values = _tests([*first, ("end_ms >= ?", since), ("end_ms < ?", before), ("+row < ?", below)])
+        outer, more = _tests([*keys[len(first) :], ("final = ?", final or None)])
         looked_at = (
-            f"SELECT row, queue, final, outcome FROM ending WHERE {inner} ORDER BY end_ms DESC, row DESC LIMIT ?"
+            f"SELECT row, user, queue, final, outcome FROM ending WHERE {inner} ORDER BY end_ms DESC, row DESC LIMIT ?"
         )
         query = (
             f"SELECT {COLUMNS} FROM ending WHERE row IN (SELECT row FROM ({looked_at}) WHERE {outer} LIMIT ?)"

@@ -41,6 +41,7 @@ CREATE TABLE ending (
 CREATE INDEX ending_by_job ON ending (job);
 CREATE INDEX ending_by_end ON ending (end_ms);
 CREATE INDEX ending_by_user ON ending (user, end_ms);
+CREATE INDEX ending_by_queue ON ending (queue, end_ms);
 CREATE INDEX ending_gone_wrong ON ending (outcome, end_ms) WHERE outcome <> 'completed';
 CREATE TABLE tally (outcome TEXT PRIMARY KEY, tasks INTEGER NOT NULL) WITHOUT ROWID;
 """
