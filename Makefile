@@ -62,7 +62,7 @@ $(INSTALLED): $(DEV)
 	@touch $@
 
 $(BENCH): $(DEV)
-	@echo "setup: the rival simulator of the benchmark into $(VENV)"
+	@echo "setup: the rivals of the benchmarks into $(VENV)"
 	@$(REQUIREMENTS) bench > $(VENV)/bench.txt
 	@$(PIP) install -r $(VENV)/bench.txt
 	@touch $@

@@ -15,6 +15,14 @@ BENCHES = {
     "replay-pool": "vs_loop",
     "million": "million",
     "replay-nodes": "vs_accasim",
+    "live-cpu": "live_cpu",
+    "live-drain": "live_drain",
+    "live-array": "live_array",
+    "live-submit": "live_submit",
+    "live-spawn": "live_spawn",
+    "live-memory": "live_memory",
+    "live-queue": "live_queue",
+    "live-p99": "live_p99",
 }
 """What each measures stands at the top of its module."""
 

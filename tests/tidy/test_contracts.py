@@ -7,6 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = (
+    "api",
     "app",
     "cli",
     "core",
@@ -24,7 +25,8 @@ ROOMS = (
 # What DESIGN's table of rooms allows and the contracts must let pass.
 ALLOWED = {
     "cli": ("app", "model", "wire"),
-    "app": ("lab", "engines", "journals", "loop", "core", "policy", "world", "wire", "ports", "model"),
+    "app": ("api", "lab", "engines", "journals", "loop", "core", "policy", "world", "wire", "ports", "model"),
+    "api": ("loop", "core", "policy", "world", "wire", "ports", "model"),
     "lab": ("loop", "core", "policy", "world", "wire", "ports", "model"),
     "engines": ("ports", "wire", "model"),
     "journals": ("ports", "wire", "model"),
@@ -44,6 +46,7 @@ PLANTED = (
     ("model", "numpy", "the model is the standard library and msgspec"),
     ("loop", "wire", "the loop and what it runs know no encoding"),
     ("engines", "world", "adapters know the ports, not the scheduler"),
+    ("api", "journals", "what clients see knows neither the engines nor how anything is stored"),
     ("cli", "loop", "clients reach the rest through app only"),
 )
 

@@ -42,6 +42,7 @@ class Keeping:
     def archive(self) -> Archive:
         return Archive(
             settle=self.journal.settle,
+            ended=self.journal.ended,
             history=self.journal.history(),
             open=lambda: History(self.path),
             events=self.events,
