@@ -164,7 +164,7 @@ def test_a_socket_without_permission_is_explained(server: FakeServer, monkeypatc
     def denied(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Place, "_connect_path", denied)
+    monkeypatch.setattr("tidegate.cli.client.reach", denied)
     with pytest.raises(FailureError, match="ask whoever runs that server"):
         connected(server).call("GET", "/v1/nodes")
 

@@ -129,7 +129,7 @@ def test_a_script_that_will_not_do_is_refused(tide: Tide, tmp_path: Path, octets
 
 def test_submit_waits_when_told_to(server: FakeServer, tide: Tide):
     server.on("submit", api.SubmittedBody(id=5))
-    server.on("wait", waited([row(5, "failed", exit_code=3)]))
+    server.on("wait", waited([row(5, "FAILED", exit_code=3)]))
     done = tide("submit", "--wait", "--", "false")
     assert (done.returncode, done.stdout) == (1, "job 5\njob 5 failed (exit 3)\n")
 
@@ -140,7 +140,7 @@ def test_queue_writes_what_the_server_writes(server: FakeServer, tide: Tide):
     assert (done.returncode, done.stdout, done.stderr) == (0, "ID  NAME\n12  grün\n", "")
     asked = server.asked[-1]
     assert asked.headers["accept"] == "text/plain"
-    assert asked.query == {"all": "1", "user": "me", "state": "failed", "queue": "a b&c"}
+    assert asked.query == {"all": "1", "user": "me", "state": "FAILED", "queue": "a b&c", "width": "1000"}
 
 
 @pytest.mark.parametrize(
@@ -154,10 +154,10 @@ def test_an_empty_queue_says_something_helpful(server: FakeServer, tide: Tide, w
 
 
 def test_queue_as_json_is_a_list_of_full_rows(server: FakeServer, tide: Tide):
-    server.on("jobs", api.JobsBody(jobs=[row(1), row(2, "failed", exit_code=3, attempts=2)], more=True))
+    server.on("jobs", api.JobsBody(jobs=[row(1), row(2, "FAILED", exit_code=3, attempts=2)], more=True))
     done = tide("queue", "--all", "--json", "7-9", "12[5]")
     found = json.loads(done.stdout)
-    assert [one["state"] for one in found] == ["running", "failed"]
+    assert [one["state"] for one in found] == ["RUNNING", "FAILED"]
     assert all({"id", "state", "name", "user", "queue", "exit_code", "attempts"} <= one.keys() for one in found)
     assert "there are more" in done.stderr
     assert server.asked[-1].query["job"] == "7,8,9,12_5"
@@ -167,17 +167,17 @@ def test_queue_as_json_is_a_list_of_full_rows(server: FakeServer, tide: Tide):
 
 def test_show_is_a_sheet_that_fits_a_screen(server: FakeServer, tide: Tide):
     one = job(
-        12, "failed", name="train", command=["sh", "-c", "exit 3"], cwd="there", stdout="there/12.out", reason="exit 3",
+        12, "FAILED", name="train", command=["sh", "-c", "exit 3"], cwd="there", stdout="there/12.out", reason="exit 3",
         start_ms=1_700_000_060_000, end_ms=1_700_000_120_000, exit_code=3, attempts=2, nodes=["n1"], cpus=1.5,
         memory_mib=1536, gpus=1, limit_ms=7_200_000, cpu_ms=55_000, peak_kib=204_800, tags={"team": "blue"},
         after=[api.AfterBody(job=3)],
-        history=[{"attempt": at, "state": "failed", "start_ms": 1, "end_ms": 9, "nodes": ["n1"], "exit_code": 3}
+        history=[{"attempt": at, "state": "FAILED", "start_ms": 1, "end_ms": 9, "nodes": ["n1"], "exit_code": 3}
                  for at in (1, 2)],
     )  # fmt: skip
     server.on("job", one)
     done = tide("show", 12)
     assert done.returncode == 0, done.stderr
-    for words in ("job 12  failed  train", "1.5 cpus, 1.5G memory, 1 gpu, for at most 2h00m", "ran 1m00s",
+    for words in ("job 12  FAILED  train", "1.5 cpus, 1.5G memory, 1 gpu, for at most 2h00m", "ran 1m00s",
                   "sh -c 'exit 3'",                   "200M memory", "team=blue", "3:ok", "ATTEMPT"):  # fmt: skip
         assert words in done.stdout, words
     assert max(map(len, done.stdout.splitlines())) <= 80
@@ -185,11 +185,13 @@ def test_show_is_a_sheet_that_fits_a_screen(server: FakeServer, tide: Tide):
 
 
 def test_show_names_the_tasks_of_an_array(server: FakeServer, tide: Tide):
-    tasks = [row(12, "completed", index=at, start_ms=1, end_ms=5) for at in range(50)]
-    server.on("job", job(12, "running", array=tasks, tasks=50, indices="50-99"))
+    tasks = [row(12, "COMPLETED", index=at, start_ms=1, end_ms=5) for at in range(49)]
+    tasks.insert(3, row(12, "WAITING", indices="50-99", tasks=50))
+    server.on("job", job(12, "RUNNING", array=tasks, tasks=50, indices="50-99"))
     done = tide("show", "12")
     assert "and 10 more" in done.stdout
     assert "50 not started: 50-99" in done.stdout
+    assert "50-99  WAITING" in done.stdout
     server.on("job", lambda asked: job(12, index=int(asked.query["index"])))
     assert "job 12[5]" in tide("show", "12_5").stdout
     assert [one["index"] for one in json.loads(tide("show", "12[3,4]", "--json").stdout)] == [3, 4]
@@ -218,7 +220,7 @@ def test_an_action_is_asked_for_each_job(server: FakeServer, tide: Tide, verb: s
 
 
 def test_jobs_are_chosen_by_what_they_are(server: FakeServer, tide: Tide):
-    rows = [row(1, name="sweep-1"), row(2, name="other"), row(3, "waiting", name="sweep-3", tasks=2, indices="4-5"),
+    rows = [row(1, name="sweep-1"), row(2, name="other"), row(3, "WAITING", name="sweep-3", tasks=2, indices="4-5"),
             row(3, index=1, name="sweep-3")]  # fmt: skip
     server.on("jobs", api.JobsBody(jobs=rows))
     server.on("cancel", api.DoneBody(done=True))
@@ -237,10 +239,10 @@ def test_jobs_are_chosen_by_what_they_are(server: FakeServer, tide: Tide):
         ("3", 5),
         ("3", 1),
     ]
-    assert server.said("jobs")[-1].query == {"user": "bob", "state": "waiting,running"}
+    assert server.said("jobs")[-1].query == {"user": "bob", "state": "WAITING,RUNNING"}
     server.on("release", api.DoneBody(done=True))
     assert tide("release", "--queue", "q").stdout == "released job 1\nreleased job 2\nreleased job 3\n"
-    assert server.said("jobs")[-1].query == {"user": "me", "queue": "q", "state": "held"}
+    assert server.said("jobs")[-1].query == {"user": "me", "queue": "q", "state": "HELD"}
     server.on("jobs", api.JobsBody(jobs=[]))
     assert "no job of yours" in tide("cancel", "--all").stderr
 
@@ -343,7 +345,7 @@ def stop_after_answer(server: FakeServer) -> Callable[[object], Raw]:
         (("cancel",), "name jobs, or choose them"),
         (("cancel", "--all", "3"), "name jobs, or choose them"),
         (("cancel", "9-3"), "3-9"),
-        (("queue", "--state", "lost,found"), "'found' is no state"),
+        (("queue", "--state", "lost,found"), "'FOUND' is no state"),
         (("queue", "--limit", "0"), "--limit: 0 is too small"),
         (("events", "--after", "x"), "--after"),
         (("up", "--engine", "slurm"), "local or virtual"),

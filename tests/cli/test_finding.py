@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -104,12 +104,12 @@ def test_what_only_looks_at_jobs_starts_none_where_there_are_none(homes: SimpleN
     assert found(start=KNOWN) == homes.own
 
 
-def run_that(returncode: int, words: str, then: Callable[[], object] = bool) -> Callable[..., object]:
-    def run(command: list[str], **how: Any) -> object:
+def run_that(returncode: int, words: str, then: Callable[[], object] = bool) -> Callable[..., int]:
+    def run(command: list[str], said: IO[bytes], _: float) -> int:
         assert command[1:] == ["-P", "-m", "tidegate.cli.main", "up", "--detach", "--home", command[-1]]
-        how["stderr"].write(words.encode())
+        said.write(words.encode())
         then()
-        return SimpleNamespace(returncode=returncode)
+        return returncode
 
     return run
 
@@ -118,7 +118,7 @@ def test_starting_waits_until_the_server_answers(homes: SimpleNamespace, monkeyp
     monkeypatch.setattr("os.geteuid", os.getuid)
     with FakeServer(homes.other) as fake:
         fake.stop()
-        monkeypatch.setattr("subprocess.run", run_that(0, "", fake.start))
+        monkeypatch.setattr(starting, "run", run_that(0, "", fake.start))
         assert found(homes.other) == homes.other
 
 
@@ -126,16 +126,16 @@ def test_a_client_that_was_quicker_started_it(homes: SimpleNamespace, monkeypatc
     monkeypatch.setattr("os.geteuid", os.getuid)
     with FakeServer(homes.other) as fake:
         fake.stop()
-        monkeypatch.setattr("subprocess.run", run_that(1, "tide: somebody serves already", fake.start))
+        monkeypatch.setattr(starting, "run", run_that(1, "tide: somebody serves already", fake.start))
         assert found(homes.other) == homes.other
 
 
 def test_a_server_that_will_not_start_says_why(homes: SimpleNamespace, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(starting, "OTHERS_S", 0.1)
-    monkeypatch.setattr("subprocess.run", run_that(1, "some noise\ntide: the disk is full\n"))
+    monkeypatch.setattr(starting, "GIVEN_WAY_S", 0.1)
+    monkeypatch.setattr(starting, "run", run_that(1, "some noise\ntide: the disk is full\n"))
     with pytest.raises(FailureError, match=r"could not be started: the disk is full; see .*server\.log"):
         found()
-    monkeypatch.setattr("subprocess.run", run_that(1, ""))
+    monkeypatch.setattr(starting, "run", run_that(1, ""))
     with pytest.raises(FailureError, match="it said nothing"):
         found()
 
@@ -144,8 +144,8 @@ def test_a_server_that_takes_too_long_is_given_up(homes: SimpleNamespace, monkey
     def run(*_: object, **__: object) -> None:
         raise subprocess.TimeoutExpired("tide", 60)
 
-    monkeypatch.setattr("subprocess.run", run)
-    with pytest.raises(FailureError, match="not up after 60 s"):
+    monkeypatch.setattr(starting, "run", run)
+    with pytest.raises(FailureError, match="after 300 s"):
         found()
 
 
@@ -165,3 +165,29 @@ def test_status_and_down_start_none(tide: Tide, tmp_path: Path):
     assert tide("status", "--json", "--home", tmp_path / "none").stdout == '{"up":false}\n'
     done = tide("show", "12", "--home", tmp_path / "none")
     assert (done.returncode, "tide up starts one" in done.stderr) == (1, True)
+
+
+def test_a_server_that_still_reads_its_journal_is_waited_for(homes: SimpleNamespace, monkeypatch: pytest.MonkeyPatch):
+    """Ours gave way to one that holds the lock and does not listen yet."""
+    monkeypatch.setattr("os.geteuid", os.getuid)
+    monkeypatch.setattr(starting, "GIVEN_WAY_S", 0.0)
+    with FakeServer(homes.other) as fake:
+        fake.stop()
+        looks = iter([True, True, True])
+
+        def is_served(_: str) -> bool:
+            if next(looks, None) is None:
+                fake.start()
+            return True
+
+        monkeypatch.setattr(starting, "late", lambda _: is_served)
+        monkeypatch.setattr(starting, "run", run_that(1, "somebody serves already"))
+        assert found(homes.other) == homes.other
+
+
+def test_a_start_that_takes_a_while_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                            monkeypatch: pytest.MonkeyPatch):  # fmt: skip
+    monkeypatch.setattr(starting, "TOLD_AFTER_S", 0.0)
+    with (tmp_path / "said").open("wb") as said:
+        assert starting.run(["/bin/sh", "-c", "sleep 0.3; exit 3"], said, 20.0) == 3
+    assert "a server is starting for you" in capsys.readouterr().err

@@ -52,7 +52,7 @@ class Life:
 
 @pytest.fixture
 def life(server: FakeServer) -> Iterator[Life]:
-    found = Life(server, row(12, "completed"))
+    found = Life(server, row(12, "COMPLETED"))
     yield found
     found.closing.set()
 
@@ -96,12 +96,14 @@ def test_logs_of_a_file_that_is_not_ours_come_from_the_server(server: FakeServer
 
 
 def test_logs_says_when_there_is_nothing_yet(server: FakeServer, tide: Tide, tmp_path: Path):
-    server.on("job", job(12, "waiting", stdout=str(tmp_path / "none")))
+    server.on("job", job(12, "WAITING", stdout=str(tmp_path / "none")))
     done = tide("logs", 12)
     assert (done.returncode, done.stdout, "has not started" in done.stderr) == (0, "", True)
-    server.on("job", job(12, "running", indices="3-9", tasks=7))
-    done = tide("logs", 12)
-    assert (done.returncode, "tide logs 12[3]" in done.stderr) == (1, True)
+    started, rest = row(12, index=2), row(12, "WAITING", indices="3-9", tasks=7)
+    for tasks, first in (([started, rest], 2), ([rest], 3), ([], 3)):
+        server.on("job", job(12, "RUNNING", indices="3-9", tasks=7, array=tasks))
+        done = tide("logs", 12)
+        assert (done.returncode, f"tide logs 12[{first}]" in done.stderr) == (1, True)
     server.on("job", Problem(404, "there is no job 12", "tide queue --all lists them"))
     done = tide("logs", 12)
     assert (done.returncode, done.stderr) == (1, "tide: there is no job 12; tide queue --all lists them\n")
@@ -144,7 +146,7 @@ def test_the_next_attempt_may_write_elsewhere(server: FakeServer, life: Life, be
     server.on("job", job(12, stdout=str(first)))
     process = begin("logs", "-f", 12)
     read_until(process, b"first\n")
-    server.on("job", job(12, "completed", stdout=str(second)))
+    server.on("job", job(12, "COMPLETED", stdout=str(second)))
     second.write_bytes(b"second\n")
     life.over.set()
     assert process.communicate(timeout=20)[0] == b"second\n"
@@ -171,18 +173,18 @@ def test_what_another_machine_has_is_followed_by_asking(server: FakeServer, life
 
 def test_what_went_into_a_pipe_is_not_read(server: FakeServer, tide: Tide, tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
-    server.on("job", job(12, "completed", stdout=str(tmp_path / "pipe")))
+    server.on("job", job(12, "COMPLETED", stdout=str(tmp_path / "pipe")))
     done = tide("logs", 12)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_wait_tells_how_jobs_ended(server: FakeServer, tide: Tide):
-    server.on("wait", waited([row(12, "completed"), row(13, "failed", signal=9), row(14, "timed_out", index=3)]))
+    server.on("wait", waited([row(12, "COMPLETED"), row(13, "FAILED", signal=9), row(14, "TIMED_OUT", index=3)]))
     done = tide("wait", 12, 13, "14[3]")
     assert done.returncode == 1
     assert done.stdout.splitlines() == ["job 13 failed (signal 9)", "job 14[3] timed out", "1 of 3 completed"]
     assert server.asked[0].query == {"job": "12,13,14_3", "timeout_ms": "0"}
-    server.on("wait", waited([row(12, "completed")]))
+    server.on("wait", waited([row(12, "COMPLETED")]))
     done = tide("wait", 12)
     assert (done.returncode, done.stdout) == (0, "job 12 completed\n")
     assert json.loads(tide("wait", 12, "--json").stdout)["failed"] == 0
@@ -220,7 +222,7 @@ def test_wait_gives_up_when_told_to(server: FakeServer, tide: Tide):
 
 def test_a_server_that_hangs_is_asked_anew(server: FakeServer, monkeypatch: pytest.MonkeyPatch):
     hangs = threading.Event()
-    answers = iter([waited([], total=1), None, waited([row(12, "completed")])])
+    answers = iter([waited([], total=1), None, waited([row(12, "COMPLETED")])])
     server.on("wait", lambda _: next(answers) or hangs.wait(20))
     monkeypatch.setattr("tidegate.cli.watch.ASK_MS", 100)
     monkeypatch.setattr("tidegate.cli.watch.ANSWER_S", 0)

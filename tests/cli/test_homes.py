@@ -53,17 +53,23 @@ def test_backup_and_restore(home: Path, monkeypatch: pytest.MonkeyPatch, capsys:
         asked.append(words)
         return "1,234 events in f"
 
-    def restore(*_: str) -> str:
-        raise FileExistsError("the home is not empty; give another with --home")
+    class JournalError(Exception):
+        pass
 
-    plant(monkeypatch, "tidegate.app.keep", backup=backup, restore=restore)
+    def restore(*_: str, force: bool) -> str:
+        if force:
+            return "it goes on"
+        raise JournalError("the home has newer events; move its journal away")
+
+    plant(monkeypatch, "tidegate.app.keep", backup=backup, restore=restore, JournalError=JournalError)
     assert main(["backup", "f"]) == 0
     assert asked == [(str(home), str(Path("f").absolute()))]
     assert capsys.readouterr().out == "1,234 events in f\n"
     assert main(["backup", "f", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["said"] == "1,234 events in f"
     assert main(["restore", "f"]) == 1
-    assert capsys.readouterr().err == "tide: the home is not empty; give another with --home\n"
+    assert capsys.readouterr().err == "tide: the home has newer events; move its journal away\n"
+    assert main(["restore", "--force", "f"]) == 0
 
 
 @pytest.mark.usefixtures("serving")

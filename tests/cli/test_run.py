@@ -32,7 +32,7 @@ class Job:
         self.server = server
         self.out = folder / "job.out"
         self.err = folder / "job.err"
-        self.state = "running"
+        self.state = "RUNNING"
         self.facts: dict[str, Any] = {}
         self.closing = False
         server.on("submit", api.SubmittedBody(id=12))
@@ -51,12 +51,12 @@ class Job:
         return waited([row(12, self.state, **self.facts)] if self.ended else [], total=1, running=1)
 
     def cancel(self, _: Asked) -> api.DoneBody:
-        self.end("cancelled", signal=15)
+        self.end("CANCELLED", signal=15)
         return api.DoneBody(done=True)
 
     @property
     def ended(self) -> bool:
-        return self.state not in {"waiting", "running"}
+        return self.state not in {"WAITING", "RUNNING"}
 
     def end(self, state: str, **facts: Any) -> None:
         self.facts = facts
@@ -139,7 +139,7 @@ def terminal(env: dict[str, str]) -> Iterator[Callable[..., Terminal]]:
 def test_output_and_errors_stay_apart(running: Job, tide: Tide):
     running.out.write_text("out\n")
     running.err.write_text("err\n")
-    running.end("failed", exit_code=75)
+    running.end("FAILED", exit_code=75)
     done = tide("run", "--cpus", 2, "--", "sh", "-c", "exit 75")
     assert (done.returncode, done.stdout, done.stderr) == (75, "out\n", "err\n")
     body = running.server.said("submit")[0].body
@@ -148,7 +148,7 @@ def test_output_and_errors_stay_apart(running: Job, tide: Tide):
 
 def test_one_place_for_both_is_one_file(running: Job, begin: Callable[..., "subprocess.Popen[bytes]"]):
     running.out.write_text("both\n")
-    running.end("completed", exit_code=0)
+    running.end("COMPLETED", exit_code=0)
     process = begin("run", "true", stderr=subprocess.STDOUT)
     assert process.communicate(timeout=WITHIN_S)[0] == b"both\n"
     assert process.returncode == 0
@@ -158,10 +158,10 @@ def test_one_place_for_both_is_one_file(running: Job, begin: Callable[..., "subp
 @pytest.mark.parametrize(
     ("state", "facts", "code", "said"),
     [
-        ("failed", {"signal": 9}, 137, "tide: job 12 failed (signal 9)\n"),
-        ("timed_out", {"signal": 15, "reason": "limit 2h"}, 143, "tide: job 12 timed out (signal 15, limit 2h)\n"),
-        ("out_of_memory", {"signal": 9}, 137, "tide: job 12 out of memory (signal 9)\n"),
-        ("cancelled", {}, 1, "tide: job 12 cancelled\n"),
+        ("FAILED", {"signal": 9}, 137, "tide: job 12 failed (signal 9)\n"),
+        ("TIMED_OUT", {"signal": 15, "reason": "limit 2h"}, 143, "tide: job 12 timed out (signal 15, limit 2h)\n"),
+        ("OUT_OF_MEMORY", {"signal": 9}, 137, "tide: job 12 out of memory (signal 9)\n"),
+        ("CANCELLED", {}, 1, "tide: job 12 cancelled\n"),
     ],
 )
 def test_other_ends_are_said(running: Job, tide: Tide, state: str, facts: dict[str, Any], code: int, said: str):
@@ -171,7 +171,7 @@ def test_other_ends_are_said(running: Job, tide: Tide, state: str, facts: dict[s
 
 
 def test_the_record_as_json(running: Job, tide: Tide):
-    running.end("failed", exit_code=3)
+    running.end("FAILED", exit_code=3)
     done = tide("run", "--json", "--", "x")
     assert (done.returncode, json.loads(done.stderr)["exit_code"]) == (3, 3)
 
@@ -193,7 +193,7 @@ def test_output_comes_while_it_runs_and_while_the_server_is_away(
     with running.out.open("a") as stream:
         stream.write("two\n")
     assert process.stdout.readline() == b"two\n"
-    running.end("completed", exit_code=0)
+    running.end("COMPLETED", exit_code=0)
     running.server.start()
     output, errors = process.communicate(timeout=WITHIN_S)
     assert (process.returncode, output, errors) == (0, b"", b"")
@@ -248,12 +248,12 @@ def test_a_third_ctrl_c_leaves(running: Job, terminal: Callable[..., Terminal]):
 
 
 def test_who_waits_is_told_why(running: Job, terminal: Callable[..., Terminal]):
-    running.state = "waiting"
+    running.state = "WAITING"
     running.facts = {"reason": "2 gpus are missing"}
     screen = terminal("run", "--", "x")
     screen.read_until("job 12 waits: 2 gpus are missing")
     running.out.write_text("at last\n")
-    running.end("completed", exit_code=0)
+    running.end("COMPLETED", exit_code=0)
     screen.read_until("at last")
     assert screen.process.wait(WITHIN_S) == 0
 
@@ -261,7 +261,7 @@ def test_who_waits_is_told_why(running: Job, terminal: Callable[..., Terminal]):
 def test_a_bar_shows_how_far_it_is(running: Job, terminal: Callable[..., Terminal]):
     screen = terminal("wait", "12")
     screen.read_until("0 of 1 ended, 1 running")
-    running.end("completed")
+    running.end("COMPLETED")
     screen.read_until("job 12 completed")
     assert screen.process.wait(WITHIN_S) == 0
 

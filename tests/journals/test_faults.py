@@ -145,9 +145,11 @@ class Unsteady:
         self.failing: list[str] = []
 
     def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
-        if statement == "COMMIT" and self.failing:
+        if self.failing and (
+            statement == "COMMIT" or (values and not self.db.in_transaction and "INSERT" in statement)
+        ):
             if self.failing.pop() == "after":
-                self.db.execute("COMMIT")
+                self.db.execute(statement, *values)
             error = sqlite3.OperationalError("disk I/O error")
             error.sqlite_errorcode = sqlite3.SQLITE_IOERR
             raise error

@@ -213,11 +213,11 @@ def read(method: str, target: str, octets: bytes, headers: dict[str, str]) -> As
     raise AssertionError(f"{method} {target} is not in the interface")
 
 
-def row(number: int, state: str = "running", **more: Any) -> api.JobRow:
+def row(number: int, state: str = "RUNNING", **more: Any) -> api.JobRow:
     return api.JobRow(**(plain(number, state) | more))
 
 
-def job(number: int, state: str = "running", **more: Any) -> api.JobBody:
+def job(number: int, state: str = "RUNNING", **more: Any) -> api.JobBody:
     return api.JobBody(**(plain(number, state) | more))
 
 
@@ -230,7 +230,7 @@ def plain(number: int, state: str) -> dict[str, Any]:
 
 def waited(rows: list[api.JobRow], total: int | None = None, running: int = 0) -> api.WaitBody:
     """All of these have ended; more may be asked for."""
-    failed = sum(one.state != "completed" for one in rows)
+    failed = sum(one.state != "COMPLETED" for one in rows)
     many = len(rows) if total is None else total
     done = len(rows) == many
     return api.WaitBody(total=many, ended=len(rows), running=running, failed=failed, rows=rows if done else [])

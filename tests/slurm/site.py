@@ -7,7 +7,8 @@ from time import monotonic, time_ns
 
 from tests.slurm.engine import SlurmEngine
 from tidegate.journals.sqlite import SqliteJournal
-from tidegate.loop.loop import Loop, recover
+from tidegate.loop.loop import Loop
+from tidegate.loop.recovery import recover
 from tidegate.model import engine as en
 from tidegate.model.base import task_key
 from tidegate.model.commands import Cancel, Command, Refused, Submit

@@ -5,6 +5,9 @@ from pathlib import Path
 from tidegate.journals.backup import JOURNAL
 from tidegate.journals.backup import backup as copy
 from tidegate.journals.backup import restore as put_back
+from tidegate.ports import JournalError
+
+__all__ = ["JournalError", "backup", "restore"]
 
 MIB = 1 << 20
 

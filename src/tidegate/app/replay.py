@@ -19,6 +19,7 @@ from tidegate.lab.traces import read_trace
 from tidegate.lab.traces.journal import workload_from_events
 from tidegate.lab.workload import Filter, Runtimes, TraceError, TraceOptions, Workload
 from tidegate.loop.loop import Cadence
+from tidegate.loop.recovery import recover
 from tidegate.model.nodes import Node
 from tidegate.model.policy import PolicySpec
 from tidegate.ports import JournalError
@@ -80,7 +81,9 @@ def prepare(wish: ReplayWish) -> Prepared:
     """Reads the trace and lays out the machine. Raises TraceError or JournalError, which say what to do."""
     if is_journal(wish.trace):
         journal = SqliteJournal(wish.trace, readonly=True)
-        workload = workload_from_events(journal.read(), wish.options)
+        pruned = journal.pruned  # then the nodes are told by a snapshot alone
+        nodes = recover(journal).nodes.values() if pruned else ()
+        workload = workload_from_events(journal.read(pruned), wish.options, nodes)
         journal.close()
     else:
         workload = read_trace(wish.trace, options=wish.options)

@@ -9,6 +9,7 @@ from tidegate.cli.options import Command, Option, Options, flag
 from tidegate.cli.screen import json_rows
 from tidegate.cli.server import KNOWN, TALKING, RefusedError, Server
 from tidegate.wire.arrays import parse_indices
+from tidegate.wire.states import HELD, RUNNING, STARTING, WAITING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 TOLD_MAX = 20
-STATES = {"hold": "waiting", "release": "held", "requeue": "starting,running"}
+STATES = {"hold": WAITING, "release": HELD, "requeue": f"{STARTING},{RUNNING}"}
 """Which of the chosen jobs an action can mean, where no state is given."""
 OF_WHOLE_JOBS = ("hold", "release")
 

@@ -11,6 +11,7 @@ from _socket import AF_INET, AF_INET6, AF_UNIX, IPPROTO_TCP, SOCK_STREAM, TCP_NO
 
 from tidegate import __version__
 from tidegate.cli.failure import FailureError
+from tidegate.wire.sockets import reach
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ PIECE = 1 << 18
 HEAD_MAX = 1 << 16
 BODY_MAX = 1 << 30
 INTERIM_MAX = 8
-SOCKET_PATH_MAX = 107  # sun_path, without the NUL
 LOG = "server.log"
 
 
@@ -78,7 +78,7 @@ class Place:
             sock = socket(AF_UNIX, SOCK_STREAM)
             sock.settimeout(timeout_s)
             try:
-                self._connect_path(sock)
+                reach(self.path, sock.connect)
             except OSError as error:
                 sock.close()
                 # The kernel says so at once when the server has not yet taken those who came before.
@@ -89,16 +89,6 @@ class Place:
                 time.sleep(0.02)
             else:
                 return sock
-
-    def _connect_path(self, sock: socket) -> None:
-        if len(os.fsencode(self.path)) <= SOCKET_PATH_MAX:
-            sock.connect(self.path)
-            return
-        folder = os.open(self.home, os.O_RDONLY | os.O_DIRECTORY)  # a socket's address is short: go by its folder
-        try:
-            sock.connect(f"/proc/self/fd/{folder}/tide.sock")
-        finally:
-            os.close(folder)
 
     def _connect_tcp(self, timeout_s: float) -> socket:
         sock = socket(AF_INET6 if ":" in self.host else AF_INET, SOCK_STREAM)

@@ -22,9 +22,10 @@ def up(options: Options) -> int:
 def down(options: Options) -> int:
     server = Server(options, NEVER)
     status = server.call("GET", "/v1/status")
-    server.call("POST", "/v1/stop", again=False)
+    server.call("POST", "/v1/stop", None, {"keeper": True}, again=False)  # it stays while jobs run
     until = time.monotonic() + DOWN_S
-    while answers(server):
+    is_served = late("tidegate.app.home:is_served")
+    while answers(server) or (server.place.home and is_served(server.place.home)):
         if time.monotonic() > until:
             raise FailureError(f"the server (process {status['pid']}) was asked to stop and still answers; "
                                f"{server.place.look()}")  # fmt: skip

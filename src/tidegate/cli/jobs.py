@@ -3,9 +3,12 @@
 import sys
 
 from tidegate.cli.options import Command, Option, Options, count, flag
-from tidegate.cli.outcome import ENDED, LIVE
 from tidegate.cli.screen import colours, json_rows, width
 from tidegate.cli.server import TALKING, Server, target_of, write_out
+from tidegate.wire.states import LIVE, OVER
+
+NO_EDGE = 1000
+"""A file or a pipe has none to fold at."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,23 +16,23 @@ if TYPE_CHECKING:
 
 
 def states(text: str) -> str:
-    """`running`, or several: `failed,lost`."""
-    for state in text.split(","):
-        if state not in ENDED and state not in LIVE:
-            raise ValueError(f"{state[:40]!r} is no state; write one of {', '.join((*LIVE, *sorted(ENDED)))}")
-    return text
+    """`running`, or several: `failed,lost`. Capitals or not."""
+    for state in text.upper().split(","):
+        if state not in OVER and state not in LIVE:
+            raise ValueError(f"{state[:40]!r} is no state; write one of {', '.join((*LIVE, *OVER))}")
+    return text.upper()
 
 
 SELECTION = (
     Option("--user -u", "NAME", "only jobs of this user; me: your own"),
     Option("--queue -q", "NAME", "only jobs of this queue"),
-    Option("--state -s", "STATE[,...]", "only in these states: waiting, running, failed, ...", states),
+    Option("--state -s", "STATE[,...]", "only in these states: WAITING, RUNNING, FAILED, ...", states),
 )
 
 
 def filter_of(options: Options) -> "dict[str, Any]":
     found = {"user": options.user, "queue": options.queue, "state": options.state}
-    if options.state and any(state in ENDED for state in options.state.split(",")):
+    if options.state and any(state in OVER for state in options.state.split(",")):
         found["all"] = "1"
     return found
 
@@ -50,7 +53,7 @@ def queue(options: Options) -> int:
         if found.get("more"):
             print("tide: there are more; raise --limit", file=sys.stderr)
         return 0
-    look = {"width": width() or None, "colour": "1" if colours() else None}
+    look = {"width": width() or NO_EDGE, "colour": "1" if colours() else None}
     if not write_out(server.open(target_of("/v1/jobs", {**query, **look}), "text/plain").pieces()):
         print(f"tide: {nothing(options)}", file=sys.stderr)
     return 0

@@ -9,6 +9,10 @@ from tidegate.cli.screen import json_rows, json_value, moment, table
 from tidegate.cli.server import home_of
 from tidegate.cli.values import name
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 ABOUT_HOME = (
     "options",
     Option("--home", "DIR", "whose (TIDEGATE_HOME); default: your own"),
@@ -17,18 +21,19 @@ ABOUT_HOME = (
 
 
 def backup(options: Options) -> int:
-    return keep(options, "tidegate.app.keep:backup")
+    return keep(options, late("tidegate.app.keep:backup"))
 
 
 def restore(options: Options) -> int:
-    return keep(options, "tidegate.app.keep:restore")
+    put_back = late("tidegate.app.keep:restore")
+    return keep(options, lambda home, file: put_back(home, file, force=options.force))
 
 
-def keep(options: Options, target: str) -> int:
+def keep(options: Options, act: "Callable[[str, str], str]") -> int:
     home, file = home_of(options), os.path.abspath(options.words[0])
     try:
-        said = late(target)(home, file)
-    except (OSError, ValueError, late("tidegate.app:JournalError")) as error:
+        said = act(home, file)
+    except (OSError, ValueError, late("tidegate.app.keep:JournalError")) as error:
         raise FailureError(str(error)) from None
     if options.json:
         json_value({"home": home, "file": file, "said": said})
@@ -87,8 +92,10 @@ COMMANDS = {
     ),
     "restore": Command(
         "restore",
-        "Makes a home of a backup. The home must be empty, or its server down and its journal moved away.",
+        "Makes a home go on from a backup. Its server must be down; a journal that is there is kept beside.",
         restore,
+        "what it may undo",
+        flag("--force", "also where the home has events that the backup has not"),
         *ABOUT_HOME,
         words="FILE",
         least=1,

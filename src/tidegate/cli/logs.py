@@ -8,6 +8,12 @@ from tidegate.cli.ids import of_task, shown, tasks_of
 from tidegate.cli.options import Command, Options, flag
 from tidegate.cli.screen import json_value
 from tidegate.cli.server import KNOWN, TALKING, Server
+from tidegate.wire.arrays import parse_indices
+from tidegate.wire.states import HELD, STARTING, WAITING
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def logs(options: Options) -> int:
@@ -19,9 +25,8 @@ def logs(options: Options) -> int:
     job, index = task = tasks[0]
     server = Server(options, KNOWN)
     known = server.call("GET", f"/v1/jobs/{job}", of_task(index))
-    if index < 0 and known.get("indices") is not None:
-        first = str(known["indices"]).partition("-")[0].partition(",")[0] or "0"
-        raise FailureError(f"job {job} is an array; name one of its tasks, such as tide logs {job}[{first}]")
+    if index < 0 and known.get("tasks") is not None:
+        raise FailureError(f"job {job} is an array; name one of its tasks, such as tide logs {job}[{first_of(known)}]")
     stream = "stdout"
     if options.stderr:
         if known.get("stderr") in {None, "", known.get("stdout")}:
@@ -38,8 +43,18 @@ def logs(options: Options) -> int:
     if options.json:
         text = b"".join(parts).decode(errors="replace")
         json_value({"id": job, "index": of_task(index).get("index"), "stream": stream, "path": tail.path, "text": text})
-    elif not size and known["state"] in {"held", "waiting", "starting"}:
+    elif not size and known["state"] in {HELD, WAITING, STARTING}:
         print(f"tide: job {shown(job, index)} has not started; tide logs -f {job} waits for it", file=sys.stderr)
+    return 0
+
+
+def first_of(array: "dict[str, Any]") -> int:
+    """One of its tasks, started or not."""
+    for row in (*array.get("array", ()), array):
+        if row.get("index") is not None:
+            return int(row["index"])
+        if row.get("indices"):
+            return parse_indices(row["indices"])[0]
     return 0
 
 

@@ -1,19 +1,17 @@
 """How a job ended, for people and as an exit code."""
 
+from tidegate.wire.states import COMPLETED
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 SIGNAL_BASE = 128
-ENDED = frozenset({
-    "completed", "failed", "out_of_memory", "cancelled", "timed_out", "lost", "missed_deadline", "dependency_failed",
-})  # fmt: skip
-LIVE = ("held", "waiting", "starting", "running", "ending")
 
 
 def exit_code(job: "dict[str, Any]") -> int:
     """As a shell has it: the code, or 128 and the signal; 1 where it did not come to that and did not complete."""
-    if job["state"] == "completed":
+    if job["state"] == COMPLETED:
         return 0
     if job.get("signal"):
         return (SIGNAL_BASE + int(job["signal"])) & 0xFF
@@ -22,8 +20,8 @@ def exit_code(job: "dict[str, Any]") -> int:
 
 def told_end(job: "dict[str, Any]", name: str) -> str:
     """`job 12 failed (exit 3)`, with what else is known."""
-    how = "" if job["state"] == "completed" else ending(job)
-    return f"job {name} {str(job['state']).replace('_', ' ')}" + (f" ({how})" if how else "")
+    how = "" if job["state"] == COMPLETED else ending(job)
+    return f"job {name} {str(job['state']).lower().replace('_', ' ')}" + (f" ({how})" if how else "")
 
 
 def ending(job: "dict[str, Any]") -> str:

@@ -14,6 +14,7 @@ from tidegate.cli.options import Command, Options, flag
 from tidegate.cli.outcome import exit_code, told_end
 from tidegate.cli.server import HOME, RefusedError, Server
 from tidegate.cli.submit import command_of
+from tidegate.wire.states import COMPLETED, FAILED, HELD, WAITING
 
 PATIENT_S = 1.5
 """A job that has not started by then: the person is told why."""
@@ -77,7 +78,7 @@ class Watcher:
             return
         self.waits_until = None
         job = self.follower.job
-        if job.get("state") in {"held", "waiting"}:
+        if job.get("state") in {HELD, WAITING}:
             reason = f": {job['reason']}" if job.get("reason") else ""
             say(f"job {self.job} waits{reason}")
 
@@ -104,7 +105,7 @@ def run(options: Options) -> int:
         from tidegate.cli.quick_json import dumps
 
         print(dumps(job), file=sys.stderr)
-    elif job["state"] != "completed" and (job["state"] != "failed" or job.get("signal")):
+    elif job["state"] != COMPLETED and (job["state"] != FAILED or job.get("signal")):
         say(told_end(job, shown(number)))
     if wishes.interrupts > 1:
         return 130

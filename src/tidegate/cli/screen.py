@@ -4,6 +4,8 @@ import os
 import sys
 import time
 
+from tidegate.wire import states
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,10 +14,10 @@ WIDTH_MIN = 40
 WIDTH_USUAL = 80
 ELASTIC_MIN = 8
 COLOURS = {
-    "running": "32", "starting": "32", "completed": "2", "waiting": "33", "held": "35", "ending": "36",
-    "failed": "31", "out_of_memory": "31", "timed_out": "31", "lost": "31", "missed_deadline": "31",
-    "dependency_failed": "31", "cancelled": "2", "up": "32", "draining": "33", "drained": "33", "down": "31",
-    "suspected": "33",
+    states.RUNNING: "32", states.STARTING: "32", states.ENDING: "33", states.HELD: "2", states.CANCELLED: "2",
+    states.FAILED: "31", states.OUT_OF_MEMORY: "31", states.TIMED_OUT: "31", states.LOST: "31",
+    states.MISSED_DEADLINE: "31", states.DEPENDENCY_FAILED: "31",
+    "up": "32", "draining": "33", "drained": "33", "suspected": "33", "down": "31",
 }  # fmt: skip
 
 

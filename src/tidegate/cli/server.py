@@ -25,7 +25,7 @@ SYSTEM_HOME = "/var/lib/tidegate"
 NEVER, KNOWN, ALWAYS = 0, 1, 2
 """Whether a server is started where none answers: never, only in a home that has had one, always."""
 
-START_S = 60.0
+START_S = 300.0
 BACK_S = 15.0
 """How long a lost server may take to come back before a single call gives up."""
 ASKED_MAX = 1000

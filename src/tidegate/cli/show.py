@@ -48,7 +48,7 @@ def sheet(job: "dict[str, Any]") -> list[str]:
     lines = [f"{title}  {paint(state, state, coloured=colours())}  {plain(str(job['name']))}"]
     pairs = [*what(job), *when(job), *where(job), *used(job)]
     lines += [f"  {line}" for line in facts(pairs)]
-    if len(job.get("history", ())) > 1:
+    if len(job.get("history", ())) > 1 and not job.get("array"):
         lines += ["", *attempts(job["history"])]
     if job.get("array"):
         lines += ["", *tasks_table(job["array"])]
@@ -73,10 +73,16 @@ def what(job: "dict[str, Any]") -> list[tuple[str, str]]:
         ("asks for", asked(job)),
         ("after", after),
         ("retries", f"{retry.get('times', 0)}" if retry else ""),
-        ("tasks", f"{job['tasks']:,} not started: {job.get('indices') or ''}" if job.get("tasks") else ""),
+        ("tasks", tasks_of_array(job)),
         ("tags", ", ".join(f"{key}={value}" for key, value in job.get("tags", {}).items())),
         ("notify", str(job.get("notify") or "")),
     ]
+
+
+def tasks_of_array(job: "dict[str, Any]") -> str:
+    if not job.get("tasks"):
+        return ""
+    return f"{job['tasks']:,} not started: {job['indices']}" if job.get("indices") else f"{job['tasks']:,}"
 
 
 def asked(job: "dict[str, Any]") -> str:
@@ -153,17 +159,21 @@ def attempts(history: "list[dict[str, Any]]") -> list[str]:
     return table(heads, rows, right="ATTEMPT RAN", elastic="NODES WHY", across=width())
 
 
+def task_of(row: "dict[str, Any]") -> str:
+    return str(row["index"]) if row.get("index") is not None else str(row.get("indices") or f"{row.get('tasks')} more")
+
+
 def tasks_table(rows: "list[dict[str, Any]]") -> list[str]:
     cells = []
     for row in rows[:TASKS_SHOWN]:
         start, end = row.get("start_ms"), row.get("end_ms")
         code = f"signal {row['signal']}" if row.get("signal") else str(row.get("exit_code") or "")
         cells.append([
-            str(row.get("index", "")), str(row["state"]), moment(start), ran(start, end),
+            task_of(row), str(row["state"]), moment(start), ran(start, end),
             code, str(row.get("attempts") or ""), ",".join(row.get("nodes", ())),
         ])  # fmt: skip
     heads = ("TASK", "STATE", "STARTED", "RAN", "EXIT", "ATTEMPTS", "NODES")
-    lines = table(heads, cells, right="TASK RAN ATTEMPTS", elastic="NODES", across=width())
+    lines = table(heads, cells, right="TASK RAN ATTEMPTS", elastic="TASK NODES", across=width())
     if len(rows) > TASKS_SHOWN:
         lines.append(f"... and {len(rows) - TASKS_SHOWN:,} more (tide queue --all {rows[0]['id']})")
     return lines

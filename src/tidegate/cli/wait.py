@@ -11,6 +11,7 @@ from tidegate.cli.screen import json_value, span
 from tidegate.cli.server import KNOWN, TALKING, Server
 from tidegate.cli.values import time_limit
 from tidegate.cli.watch import TASKS_PER_ASK, Watch
+from tidegate.wire.states import COMPLETED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class Bar:
 def tell(said: "dict[str, Any]") -> None:
     """How they ended: the few that matter by name, the rest as a number."""
     rows = said["rows"]
-    bad = [row for row in rows if row["state"] != "completed"]
+    bad = [row for row in rows if row["state"] != COMPLETED]
     for row in (rows if len(rows) == 1 else bad)[:TOLD_MAX]:
         print(told_end(row, shown(row["id"], row.get("index"))))
     if len(bad) > TOLD_MAX:

@@ -18,7 +18,7 @@ from tidegate.ports import JournalError
 
 ROWS_MAX = 10_000
 """One query gives at most so many rows."""
-LOOKED_AT_MAX = 200_000
+LOOKED_AT_MAX = 50_000
 """And looks at no more rows than that, newest first, where no index answers what was asked for."""
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -61,7 +61,7 @@ def _row(ending: Ending) -> tuple[Any, ...]:
         job.id,
         ranges(ending.indices),
         ending.attempt,
-        ending.final,
+        1 if ending.final else 0,  # what is not exactly an int or a str takes a slow way through the driver
         str(ending.outcome),
         ending.end_ms,
         None if ending.start_ms == UNKNOWN else ending.start_ms,
@@ -151,9 +151,12 @@ class History:
             asked.append((f"outcome <> '{Outcome.COMPLETED}' AND outcome = ?", state))  # as the index says it
         inner, values = _tests(asked)
         outer, more = _tests(sifted)
+        looked_at = (
+            f"SELECT row, queue, final, outcome FROM ending WHERE {inner} ORDER BY end_ms DESC, row DESC LIMIT ?"
+        )
         query = (
-            f"SELECT {COLUMNS} FROM (SELECT * FROM ending WHERE {inner} ORDER BY end_ms DESC, row DESC LIMIT ?)"
-            f" WHERE {outer} ORDER BY end_ms DESC, row DESC LIMIT ?"
+            f"SELECT {COLUMNS} FROM ending WHERE row IN (SELECT row FROM ({looked_at}) WHERE {outer} LIMIT ?)"
+            " ORDER BY end_ms DESC, row DESC"
         )
         return self._endings(self._ask(query, (*values, LOOKED_AT_MAX, *more, min(limit, ROWS_MAX))))
 

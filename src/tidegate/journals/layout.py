@@ -18,8 +18,8 @@ from tidegate.wire.events import FORMAT, join
 SIDE_FILES = ("", "-wal", "-shm")
 GROUP_MAX = 4096
 """Events of one row at most, so that a reader holds few at a time."""
-CHECKPOINT_PAGES = 4000
-"""At 4 KiB a page; the server checkpoints when it is idle, and this bounds the log of one that never is."""
+CHECKPOINT_PAGES = 1000
+"""At 4 KiB a page. A longer log is slower: until it has been filled once, each flush makes a file grow."""
 
 EVENTS = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -153,7 +153,11 @@ def new_line(db: sqlite3.Connection) -> None:
     set_meta(db, "line", uuid4().hex)
 
 
-def group(first: int, at: int, body: bytes, count: int) -> tuple[int, int, int, int, bytes]:
+Group = tuple[int, int, int, int, bytes]
+"""A row of `events`."""
+
+
+def group(first: int, at: int, body: bytes, count: int) -> Group:
     return first, first + count - 1, at, crc32(body), body
 
 

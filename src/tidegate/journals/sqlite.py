@@ -19,6 +19,7 @@ from tidegate.journals.layout import (
     GROUP_MAX,
     INSERT_GROUP,
     SIDE_FILES,
+    Group,
     beside,
     format_of,
     group,
@@ -119,14 +120,20 @@ class SqliteJournal:
             rows.append(group(self.last + at + 1, events[-1].at, encode_group(events), len(events)))
         self.tried = _Try(len(pending), len(self.backlog), self.upto) if history else _Try(len(pending), 0, self.noted)
         try:
-            with transaction(self.db):
-                self.db.executemany(INSERT_GROUP, rows)
-                if history:
-                    write_endings(self.db, self.backlog, self.arrays)
-                    set_meta(self.db, "recorded", self.upto)
+            if len(rows) == 1 and not history:
+                self.db.execute(INSERT_GROUP, rows[0])  # one statement is a transaction by itself, and the usual case
+            else:
+                self._write_together(rows, history=history)
         except sqlite3.Error as error:
             raise explained(self.path, error) from error
         self._written(self.tried)
+
+    def _write_together(self, rows: Sequence[Group], *, history: bool) -> None:
+        with transaction(self.db):
+            self.db.executemany(INSERT_GROUP, rows)
+            if history:
+                write_endings(self.db, self.backlog, self.arrays)
+                set_meta(self.db, "recorded", self.upto)
 
     def _settle_the_last_try(self) -> None:
         """A commit that failed may have come through all the same, as far as its caller can tell."""
@@ -179,6 +186,11 @@ class SqliteJournal:
         """Brings the tables of the history up to date. Before asking them, before a snapshot, and when idle."""
         if self.keeps_history and self.upto != self.noted:
             self._write(history=True)
+
+    def ended(self) -> int:
+        """How many tasks ever ended, those that the tables do not have yet included."""
+        coming = sum(len(ending.indices) for ending in self.backlog if ending.final)
+        return sum(self.history().counts().values()) + coming
 
     def history(self) -> History:
         """To ask, on this connection; it is closed with the journal."""

@@ -257,7 +257,7 @@ JOB_FILTER = (
     ("limit", "at most so many rows; left out: all"),
 )
 TEXT_LOOK = (
-    ("width", "columns of the screen, for text; left out: as wide as it needs"),
+    ("width", "columns of the screen, for text; left out: 80"),
     ("colour", "1: text may be coloured"),
 )
 

@@ -54,7 +54,7 @@ def compile_launcher(target: Path) -> None:
     if shutil.which(compiler[0]) is None:
         raise LauncherError(f"no C compiler ({compiler[0]}) found")
     with tempfile.TemporaryDirectory(dir=target.parent) as place:
-        made = Path(place) / NAME
+        made, said = Path(place) / NAME, ""
         for static in (["-static"], []):
             try:
                 done = subprocess.run(
@@ -72,4 +72,5 @@ def compile_launcher(target: Path) -> None:
                 made.chmod(0o755)
                 made.replace(target)
                 return
-    raise LauncherError((done.stdout.strip() or "the compiler said nothing").splitlines()[-1])
+            said = done.stdout.strip()
+    raise LauncherError((said or "the compiler said nothing").splitlines()[-1])

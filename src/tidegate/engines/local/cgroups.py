@@ -12,6 +12,7 @@ PERIOD_US = 100_000
 QUOTA_MIN_US = 1_000
 IDLE_PLACES_MAX = 32
 ROUNDS_MAX = 100
+READ_MAX = 1 << 16
 UNIFIED = "unified"
 
 
@@ -47,7 +48,7 @@ def read(path: str) -> str:
         return ""
     try:
         text = b""
-        while part := os.read(fd, 65536):
+        while part := os.read(fd, READ_MAX):
             text += part
         return text.decode(errors="replace")
     except OSError:
@@ -82,16 +83,17 @@ def number_in(path: str, name: str = "") -> int:
 
 
 def processes_in(directory: str) -> list[int]:
-    return [int(pid) for pid in read(f"{directory}/cgroup.procs").split() if pid != "0"]
+    text = read(f"{directory}/cgroup.procs")
+    return [int(pid) for pid in text.split() if pid != "0"] if text else []
 
 
 def mounts(proc: str = "/proc/self") -> list[Mount]:
     """Every hierarchy that is mounted, with our own directory as it is seen through the mount."""
     inside: dict[str, str] = {}
     for line in read(f"{proc}/cgroup").splitlines():
-        _, names, path = line.split(":", 2)
-        for name in names.split(",") if names else [UNIFIED]:
-            inside[name] = path
+        _, joined, where = line.split(":", 2)
+        for name in joined.split(",") if joined else [UNIFIED]:
+            inside[name] = where
     found = []
     for line in read(f"{proc}/mountinfo").splitlines():
         left, _, right = line.partition(" - ")
@@ -166,7 +168,7 @@ class Cgroups:
         fd = os.open(self.record, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.write(fd, base.encode() + b"\n")  # before it is made: a name too many harms nobody
         os.close(fd)
-        os.makedirs(base, exist_ok=True)  # noqa: PTH103 - pathlib is not for the keeper
+        os.makedirs(base, exist_ok=True)
         return base
 
     def _base1(self, mount: Mount, wanted: set[str]) -> set[str]:
@@ -211,7 +213,7 @@ class Cgroups:
             return False
         try:
             leaf = f"{place}/{self.name}-keeper"
-            os.makedirs(leaf, exist_ok=True)  # noqa: PTH103 - as above
+            os.makedirs(leaf, exist_ok=True)
             for pid in inside:
                 write(f"{leaf}/cgroup.procs", str(pid))
         except OSError:
@@ -249,7 +251,7 @@ class Cgroups:
     def _make(self) -> Place:
         self.serial += 1
         directory = f"{self.bases['tree']}/{self.serial}"
-        os.mkdir(directory)  # noqa: PTH102 - as above
+        os.mkdir(directory)
         return Place(directory, (f"{directory}/cgroup.procs",), directory if "cpu" in self.bases else "")
 
     def _set_quota(self, place: Place, quota: int) -> None:
@@ -269,7 +271,7 @@ class Cgroups:
             return
         self.serial += 1
         directory = f"{self.bases['memory']}/m{self.serial}"
-        os.mkdir(directory)  # noqa: PTH102 - as above
+        os.mkdir(directory)
         place.memory = directory
         write(f"{directory}/memory.limit_in_bytes", str(octets))
         try_write(f"{directory}/memory.memsw.limit_in_bytes", str(octets))  # memory and swap together
@@ -311,7 +313,7 @@ class Cgroups:
 
     def _rmdir(self, directory: str) -> None:
         try:
-            os.rmdir(directory)  # noqa: PTH106 - as above
+            os.rmdir(directory)
         except FileNotFoundError:
             pass
         except OSError:
@@ -391,7 +393,7 @@ def leftover(record: str) -> list[str]:
     places = []
     for base in filter(None, bases):
         try:
-            places += [f"{base}/{name}" for name in os.listdir(base)]  # noqa: PTH208 - as above
+            places += [f"{base}/{name}" for name in os.listdir(base)]
         except OSError:
             continue
     return [place for place in places if os.access(f"{place}/cgroup.procs", os.F_OK)]

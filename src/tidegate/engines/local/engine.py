@@ -4,7 +4,9 @@ It holds nothing that has to last. What runs and how it ended is the keeper's; w
 after any connection both are told to each other, ends first and then an inventory.
 """
 
+import fcntl
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, assert_never
@@ -46,6 +48,10 @@ GIVEN: Final = frozenset(
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 ENVIRONMENTS_OCTETS_MAX: Final = 2 << 20
 CANNOT_RUN: Final = 126
+AS_NOTICE: Final = ("22", "/", "", "", "0", "", os.devnull, "")
+"""umask, directory and outputs of a notice, as launcher.c lists them."""
+
+GET_FLAGS, SET_FLAGS, TOP_DIRECTORY = 0x80086601, 0x40086602, 0x00020000
 
 encode = msgspec.json.encode
 
@@ -67,6 +73,7 @@ class LocalEngine:
             place = self.home / name
             place.mkdir(parents=True, exist_ok=True)
             place.chmod(mode)  # a job's user goes through, and looks around nowhere
+        spread(self.home / "output")
         self.link = Link(self.home, launcher or find_launcher())
         self.users = Users()
         self.heard: list[Key] = []  # ends that the last `reports` gave
@@ -157,34 +164,30 @@ class LocalEngine:
             "do": "launch",
             "task": launch.task,
             "attempt": launch.attempt,
-            "argv": argv,
             "env": self._environment(launch, user, hidden=bool(gpus)),
             "vars": self._given(launch, cpus),
             "cpus": cpus,
             "memory": chunk.get(MEMORY, 0) * chunks,
             "limit_ms": job.spec.limit_ms,
             "grace_ms": work.grace_ms,
-            "umask": work.umask,
-            "cwd": work.cwd,
-            "append": work.append or launch.attempt > 1,
-            **self._outputs(launch, work),
+            "words": [*user.words, f"{work.umask:o}", work.cwd, *self._outputs(launch, work), *argv],
         }
-        if user.ids is not None:
-            message["user"] = user.ids
         if gpus:
             message["gpus"] = gpus
         self.link.send(encode(message))
 
-    def _outputs(self, launch: Launch, work: Work) -> dict[str, str]:
-        """Only what is said: no stdout means a file of the home, no stderr means where stdout goes."""
-        at = (launch.job, index_of(launch.task), launch.attempt)
-        paths = {name: getattr(work, name) for name in ("stdin", "stdout", "stderr")}
-        filled = {name: fill(pattern, *at) for name, pattern in paths.items() if pattern not in {"", OWN_FILE}}
-        if not work.stdout:
-            filled["output"] = output_path(str(self.home), *at)
-        if work.stderr == OWN_FILE:
-            filled["errors"] = errors_path(str(self.home), *at)
-        return filled
+    def _outputs(self, launch: Launch, work: Work) -> tuple[str, ...]:
+        """No stdout means a file of the home, no stderr means where stdout goes; retries go on where it ended."""
+        job, index, attempt = launch.job, index_of(launch.task), launch.attempt
+        return (
+            "" if work.stdout else output_path(str(self.home), job, index, attempt),
+            errors_path(str(self.home), job, index, attempt) if work.stderr == OWN_FILE else "",
+            "1" if work.append or attempt > 1 else "0",
+            *(
+                fill(path, job, index, attempt) if path not in {"", OWN_FILE} else ""
+                for path in (work.stdin, work.stdout, work.stderr)
+            ),
+        )
 
     def _given(self, launch: Launch, cpus: int) -> list[str]:
         """What a job is told of itself."""
@@ -234,8 +237,8 @@ class LocalEngine:
             f"TIDE_HOME={self.home}",
         ]
         entries = [*environment(notify.env, user.entries, GIVEN), *given]
-        fields = {} if user.ids is None else {"user": user.ids}
-        self._say("notify", job=job.id, command=work.notify if work else "", entries=entries, vars=given, **fields)
+        words = [*user.words, *AS_NOTICE, "/bin/sh", "-c", work.notify if work else ""]
+        self._say("notify", job=job.id, words=words, entries=entries)
 
     # -- scripts -----------------------------------------------------------------------------------------
 
@@ -292,9 +295,6 @@ class LocalEngine:
             case said.Ended():
                 reports.append(ended(message))
                 self.heard.append((message.task, message.attempt))
-            case said.Refused():
-                reports.append(LaunchRefused(message.task, message.attempt, message.why))
-                self.heard.append((message.task, message.attempt))
             case said.Notified():
                 reports.append(Notified(message.job))
             case said.Inventory():
@@ -308,7 +308,30 @@ class LocalEngine:
                 assert_never(message)
 
 
-def ended(message: said.Ended) -> Ended:
+def spread(directory: Path) -> None:
+    """Asks the file system to put what is in it far apart (`chattr +T`), where it knows how.
+
+    ext4 looks for the number of a new file among all that were freed nearby in the last seconds: beside a busy
+    /tmp that costs more than all the rest of a short job.
+    """
+    try:
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return
+    try:
+        flags = bytearray(8)
+        fcntl.ioctl(fd, GET_FLAGS, flags)
+        wanted = int.from_bytes(flags, sys.byteorder) | TOP_DIRECTORY
+        fcntl.ioctl(fd, SET_FLAGS, wanted.to_bytes(8, sys.byteorder))
+    except OSError:
+        pass  # another file system, or not ours to say
+    finally:
+        os.close(fd)
+
+
+def ended(message: said.Ended) -> Ended | LaunchRefused:
+    if message.outcome == "refused":
+        return LaunchRefused(message.task, message.attempt, message.why)
     return Ended(
         message.task,
         message.attempt,

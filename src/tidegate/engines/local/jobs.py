@@ -1,14 +1,15 @@
 """The keeper's jobs: from an order of the server to an end on record, with everything ended that they left behind."""
 
 import os
+from collections import deque
 from typing import Any
 
 from tidegate.engines.local import trees
 from tidegate.engines.local.cgroups import Cgroups, Place
 from tidegate.engines.local.poll import Poll
-from tidegate.engines.local.records import Claims, End, Exits, Key
-from tidegate.engines.local.spawn import BadOrderError, Order
-from tidegate.engines.local.starts import KILL, Process, Starts, Tell
+from tidegate.engines.local.records import End, Key, Records
+from tidegate.engines.local.spawn import BadOrderError, Entries
+from tidegate.engines.local.starts import KILL, Process, Say, Starts
 
 TERM, CONT = 15, 18
 LAUNCHED_HELD_MS = 20
@@ -17,10 +18,10 @@ LEAVING_CHECK_MS = 20
 LEAVING_MS_MAX = 10_000
 ROUNDS_MAX = 100
 MACHINE_FAULT, CANNOT_RUN = 125, 126
-REFUSED, COMPLETED, FAILED, LOST = "refused", "completed", "failed", "lost"
+REFUSED, COMPLETED, FAILED = "refused", "completed", "failed"
 TIMED_OUT, OUT_OF_MEMORY = "timed_out", "out_of_memory"
 NOT_KNOWN = (-1, -1, -1, -1)
-MARKS = ("TIDE_HOME=", "TIDE_JOB_ID=", "TIDE_ARRAY_INDEX=", "TIDE_ATTEMPT=")
+MARKS = (b"TIDE_HOME=", b"TIDE_JOB_ID=", b"TIDE_ARRAY_INDEX=", b"TIDE_ATTEMPT=")
 
 Message = dict[str, Any]
 
@@ -28,16 +29,16 @@ Message = dict[str, Any]
 class Jobs:
     """Every attempt that is not over, by its key; the places and devices they hold."""
 
-    def __init__(self, poll: Poll, starts: Starts, exits: Exits, claims: Claims, cgroups: Cgroups, tell: Tell) -> None:
+    def __init__(self, poll: Poll, starts: Starts, records: Records, cgroups: Cgroups, say: Say) -> None:
         self.poll = poll
         self.starts = starts
-        self.exits = exits
-        self.claims = claims
+        self.records = records
         self.cgroups = cgroups
-        self.tell = tell
+        self.say = say
         self.live: dict[Key, Run] = {}
         self.leaving: list[Run] = []
-        self.environments: dict[str, list[str]] = {}
+        self.held: deque[tuple[int, Run]] = deque()  # starts that are not told yet
+        self.environments: dict[str, Entries] = {}
         self.gpus_taken: set[str] = set()
 
     # -- what the server says ----------------------------------------------------------------------------
@@ -45,65 +46,52 @@ class Jobs:
     def launch(self, message: Message, now: int) -> None:
         """Starts the attempt, unless it is known: then what is known is told again."""
         key = (int(message["task"]), int(message["attempt"]))
-        known, run = self.exits.unheard.get(key), self.live.get(key)
+        known, run = self.records.unheard.get(key), self.live.get(key)
         if known is not None:
             self.tell_end(known)
         elif run is not None:
             run.tell_launched(now)
-        elif self.exits.trouble:
-            self.end(End(*key, REFUSED, why=f"no place to record how jobs end: {self.exits.trouble}; free some disk"))
+        elif self.records.trouble:
+            self.end(End(*key, REFUSED, why=f"no place to record how jobs end: {self.records.trouble}; free some disk"))
         else:
-            self._launch(Run(self, key, message), message)
+            self._launch(key, message, now)
 
-    def _launch(self, run: "Run", message: Message) -> None:
+    def _launch(self, key: Key, message: Message, now: int) -> None:
+        run = Run(self, key, message, now)
         try:
-            environment = [*self.environments[message["env"]], *run.entries, *self._take_gpus(run, message)]
-            run.place = self.cgroups.take(int(message.get("cpus", 0)), int(message.get("memory", 0)))
-            self.starts.start(run.process, self._order(run, message, environment))
+            shared = self.environments[message["env"]]
+            entries = message["vars"]
+            if "gpus" in message:
+                entries.append(self._take_gpus(run, message["gpus"]))
+            run.entries = Entries(entries)
+            run.place = self.cgroups.take(message["cpus"], message["memory"])
+            record = (self.records.order(key), f"{key[0]} {key[1]}")
+            joins = () if run.place is None else run.place.joins
+            self.starts.start(run, record, joins, message["words"], shared, run.entries, now)
         except BadOrderError as error:
             self.release(run)
-            self.end(End(*run.key, FAILED, CANNOT_RUN, why=f"it cannot be started: {error}"))
+            self.end(End(*key, FAILED, CANNOT_RUN, why=f"it cannot be started: {error}"))
         except (OSError, LookupError) as error:
             self.release(run)
-            self.end(End(*run.key, REFUSED, why=f"this machine cannot start it: {error}"))
+            self.end(End(*key, REFUSED, why=f"this machine cannot start it: {error}"))
         else:
-            self.live[run.key] = run
+            self.live[key] = run
             if run.place is not None and run.place.alarm >= 0:
                 self.poll.watch(run.place.alarm, run.out_of_memory)
 
-    def _order(self, run: "Run", message: Message, environment: list[str]) -> Order:
-        user = message.get("user")
-        return Order(
-            message["argv"],
-            environment,
-            self.claims.path_of(run.key),
-            () if run.place is None else run.place.joins,
-            None if user is None else (user[0], user[1], user[2]),
-            message.get("umask", 0o022),
-            message.get("cwd", "/"),
-            message.get("output", ""),
-            message.get("errors", ""),
-            message.get("append", False),
-            message.get("stdin", ""),
-            message.get("stdout", ""),
-            message.get("stderr", ""),
-        )
-
-    def _take_gpus(self, run: "Run", message: Message) -> list[str]:
+    def _take_gpus(self, run: "Run", wanted: list[tuple[list[str], int]]) -> str:
         """The lowest free devices of each node, for this attempt alone."""
-        if "gpus" not in message:
-            return []
-        for devices, count in message["gpus"]:
+        for devices, count in wanted:
             free = [device for device in devices if device not in self.gpus_taken]
             if len(free) < count:
                 raise LookupError(f"{count} GPUs are wanted, {len(free)} of {len(devices)} are free")
             run.gpus += free[:count]
             self.gpus_taken.update(free[:count])
-        return [f"CUDA_VISIBLE_DEVICES={','.join(run.gpus)}"]
+        return f"CUDA_VISIBLE_DEVICES={','.join(run.gpus)}"
 
     def halt(self, message: Message, now: int) -> None:
         key = (int(message["task"]), int(message["attempt"]))
-        known, run = self.exits.unheard.get(key), self.live.get(key)
+        known, run = self.records.unheard.get(key), self.live.get(key)
         if known is not None:
             self.tell_end(known)
         elif run is not None:
@@ -112,27 +100,31 @@ class Jobs:
     def forget(self, message: Message) -> None:
         """The server has these ends in its journal."""
         for task, attempt in message["attempts"]:
-            self.exits.forget((task, attempt))
-            self.claims.drop((task, attempt))
+            self.records.forget((task, attempt))
 
     def keep_environment(self, message: Message) -> None:
         """`entries` are NAME=VALUE; null: the server will not name it any more."""
         if message["entries"] is None:
             self.environments.pop(message["name"], None)
         else:
-            self.environments[message["name"]] = message["entries"]
+            self.environments[message["name"]] = Entries(message["entries"])
 
     # -- ends --------------------------------------------------------------------------------------------
 
     def end(self, end: End) -> None:
-        self.exits.add(end)
+        self.records.add(end)
         self.tell_end(end)
 
     def tell_end(self, end: End) -> None:
-        if end.outcome == REFUSED:
-            self.tell({"is": "refused", "task": end.task, "attempt": end.attempt, "why": end.why})
-        else:
-            self.tell({"is": "ended", **end._asdict()})
+        self.say(end.line())
+
+    def tell_launched(self, now: int) -> None:
+        while self.held and self.held[0][0] <= now:
+            _, run = self.held.popleft()
+            if not run.over:
+                self.say(f'{{"is":"launched","task":{run.key[0]},"attempt":{run.key[1]},"pid":{run.pid}}}\n')
+        if self.held:
+            self.poll.at(self.held[0][0], self.tell_launched)
 
     def release(self, run: "Run") -> None:
         """Gives back all that the attempt held."""
@@ -155,48 +147,51 @@ class Jobs:
             run.leave(now)
 
 
-class Run:
+class Run(Process):
     """One attempt, from its order until nothing of it is left."""
 
-    def __init__(self, jobs: Jobs, key: Key, message: Message) -> None:
+    __slots__ = (
+        "end", "entries", "gpus", "grace_ms", "jobs", "key", "kill_at", "leaving_since", "limit_ms", "ordered",
+        "outcome", "place", "stuck",
+    )  # fmt: skip
+
+    def __init__(self, jobs: Jobs, key: Key, message: Message, now: int) -> None:
+        super().__init__()
         self.jobs = jobs
         self.key = key
-        self.process = Process(self)
         self.place: Place | None = None
         self.gpus: list[str] = []
-        self.entries: list[str] = message["vars"]
-        self.limit_ms = int(message.get("limit_ms", 0))
-        self.grace_ms = int(message.get("grace_ms", 0))
+        self.entries: Entries
+        self.ordered = now
+        self.limit_ms: int = message["limit_ms"]
+        self.grace_ms: int = message["grace_ms"]
         self.outcome = ""  # decided here, not by how the process ended
         self.kill_at: int | None = None
         self.end = End(*key, COMPLETED)
         self.leaving_since: int | None = None
-        self.over = False
         self.stuck = False
 
     # -- beginning ---------------------------------------------------------------------------------------
 
     def started(self, now: int) -> None:
         if self.limit_ms:
-            self.jobs.poll.at(now + self.limit_ms, self._limit, self)
+            self.jobs.poll.at(self.ordered + self.limit_ms, self._limit, self)
         self.tell_launched(now)
         if self.kill_at is not None:
             self._tell_to_end(now)
 
     def tell_launched(self, now: int) -> None:
-        if self.process.pid:
-            self.jobs.poll.at(now + LAUNCHED_HELD_MS, self._tell_launched, self)
-
-    def _tell_launched(self, _now: int) -> None:
-        self.jobs.tell({"is": "launched", "task": self.key[0], "attempt": self.key[1], "pid": self.process.pid})
+        if self.pid:
+            if not self.jobs.held:
+                self.jobs.poll.at(now + LAUNCHED_HELD_MS, self.jobs.tell_launched)
+            self.jobs.held.append((now + LAUNCHED_HELD_MS, self))
 
     def not_started(self, why: str, _now: int) -> None:
         self.end = End(*self.key, self.outcome or REFUSED, why=why)
         self._finish()
 
     def claimant(self) -> int:
-        claim = self.jobs.claims.owner(self.key)
-        return 0 if claim is None else claim.pid
+        return self.jobs.records.claimant(self.key)
 
     # -- being ended -------------------------------------------------------------------------------------
 
@@ -210,7 +205,7 @@ class Run:
         if self.kill_at is None or now + grace_ms < self.kill_at:
             self.kill_at = now + grace_ms
             self.jobs.poll.at(self.kill_at, self._kill, self)
-        if first and self.process.pid and self.leaving_since is None:
+        if first and self.pid and self.leaving_since is None:
             self._tell_to_end(now)
 
     def out_of_memory(self, now: int) -> None:
@@ -228,10 +223,10 @@ class Run:
         trees.send(pids, CONT)  # one that is stopped hears nothing else
 
     def _kill(self, _now: int) -> None:
-        if not self.process.pid:
+        if not self.pid:
             return  # it is told as soon as it begins
         if self.leaving_since is None:
-            trees.send_group(self.process.pid, KILL)
+            trees.send_group(self.pid, KILL)
         if self.place is not None:
             self.jobs.cgroups.kill(self.place)
             return
@@ -246,8 +241,8 @@ class Run:
     def _processes(self) -> list[int]:
         if self.place is not None:
             return self.jobs.cgroups.processes(self.place)
-        marks = frozenset(entry.encode() for entry in self.entries if entry.startswith(MARKS))
-        found = trees.family(self.process.pid, marks, gone=self.leaving_since is not None)
+        marks = self.entries.marks(*MARKS)
+        found = trees.family(self.pid, marks, gone=self.leaving_since is not None)
         if len(self.jobs.live) == 1 and self.leaving_since is not None:
             # Whoever hides from us without a name, a session and a parent can only be of this job.
             found += [pid for pid in self.jobs.strangers() or () if trees.seen(pid)]
@@ -266,11 +261,9 @@ class Run:
             usage.ru_oublock // 2,
         )
         self.end = End(*self.key, COMPLETED if code == 0 else FAILED, code, signal, used)
-        if self.process.was_claimed:
-            self.end = End(*self.key, LOST, why="another process had claimed this attempt before")
-        elif self.process.code:
-            outcome, code = (REFUSED, 0) if self.process.code == MACHINE_FAULT else (FAILED, self.process.code)
-            self.end = End(*self.key, outcome, code, why=self.process.why)
+        if self.code:
+            outcome, code = (REFUSED, 0) if self.code == MACHINE_FAULT else (FAILED, self.code)
+            self.end = End(*self.key, outcome, code, why=self.why)
         self.leaving_since = now
         self.leave(now, first=True)
 
@@ -299,12 +292,12 @@ class Run:
         """What the limits have to say about how it ended."""
         cgroups, place, end = self.jobs.cgroups, self.place, self.end
         if place is not None and end.used != NOT_KNOWN:
-            cpu_ms, peak_kib, *rest = end.used
-            peak = cgroups.peak_kib(place)
-            end = end._replace(used=(max(cpu_ms, cgroups.cpu_ms(place)), peak if peak >= 0 else peak_kib, *rest))
+            cpu_ms, peak_kib, read_kib, written_kib = end.used
+            cpu_ms, peak = max(cpu_ms, cgroups.cpu_ms(place)), cgroups.peak_kib(place)
+            end = end._replace(used=(cpu_ms, peak if peak >= 0 else peak_kib, read_kib, written_kib))
             if not self.outcome and cgroups.out_of_memory(place, end.signal):
                 self.outcome = OUT_OF_MEMORY
-        if self.outcome and end.outcome not in {REFUSED, LOST}:
+        if self.outcome and end.outcome != REFUSED:
             end = end._replace(outcome=self.outcome, why=end.why or WHY.get(self.outcome, ""))
         self.end = end
 
@@ -312,8 +305,6 @@ class Run:
         self.over = True
         del self.jobs.live[self.key]
         self.jobs.release(self)
-        if self.end.outcome == REFUSED:
-            self.jobs.claims.drop(self.key)
         self.jobs.end(self.end)
 
 

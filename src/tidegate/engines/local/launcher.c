@@ -11,8 +11,8 @@
  * A frame is three numbers in native order (length of the rest of the frame, count of arguments, count of
  * environment entries) and then these as strings, each ended by a NUL. launcher.py takes the same arguments.
  *
- *   serial  claim  keeper-pid  count-of-cgroups  cgroup.procs...  uid  gid  groups  umask  oom  cwd
- *   output  errors  append  stdin  stdout  stderr  argv...
+ *   serial  record  name  keeper-pid  oom  count-of-cgroups  cgroup.procs...        from the keeper
+ *   uid  gid  groups  umask  cwd  output  errors  append  stdin  stdout  stderr  argv...      from the server
  *
  * An empty string is "none" or "leave as it is". Replies: "+SERIAL PID", "=SERIAL" (claimed before, nothing was
  * started), "-SERIAL WHY" (no process could be made), "!SERIAL CODE WHY" from the process itself. A code of 125 is the machine's fault, 126 and 127 are the job's.
@@ -63,24 +63,26 @@ static _Noreturn void fail(int code, const char *doing, const char *what)
 	_exit(code);
 }
 
-/* A symlink is made with its text in one step: no claim is ever without its owner, or half written. */
-static void claim(const char *path, long keeper)
+/* "c NAME PID UP" in the keeper's record, before anything else: whoever is in there can be found and ended. */
+static void claim(const char *record, const char *name, long keeper)
 {
-	char owner[64];
+	char line[128];
 	struct timespec up;
 	clock_gettime(CLOCK_BOOTTIME, &up);
-	snprintf(owner, sizeof owner, "%ld %lld", (long)getpid(), (long long)up.tv_sec * 1000 + up.tv_nsec / 1000000);
-	if (symlink(owner, path) < 0) {
-		if (errno != EEXIST)
-			fail(MACHINE, "claim the attempt by", path);
-		reply("=%s", serial);
-		_exit(MACHINE);
-	}
+	int length = snprintf(line, sizeof line, "c %s %ld %lld\n", name, (long)getpid(),
+			      (long long)up.tv_sec * 1000 + up.tv_nsec / 1000000);
+	int fd = open(record, O_WRONLY | O_APPEND | O_CLOEXEC);
+	if (fd < 0)
+		fail(MACHINE, "open", record);
+	ssize_t written = write(fd, line, (size_t)length);
+	if (written >= 0 && written < length)
+		errno = ENOSPC;
+	if (written < length)
+		fail(MACHINE, "write", record);
+	close(fd);
 	/* Only now: had the keeper died before the claim, its successor could not have seen us. */
-	if (getppid() != keeper) {
-		unlink(path);
+	if (getppid() != keeper)
 		_exit(MACHINE);
-	}
 }
 
 static void write_to(const char *path, const char *text, const char *doing)
@@ -165,19 +167,18 @@ static void run(char **argv, char **environment)
 static _Noreturn void job(char **arg, char **environment)
 {
 	serial = arg[0];
-	char *claim_path = arg[1];
-	long keeper = atol(arg[2]), groups_to_join = atol(arg[3]);
-	arg += 4;
+	const char *oom = arg[4];
+	long groups_to_join = atol(arg[5]);
 	setsid();
-	if (*claim_path)
-		claim(claim_path, keeper);
-	for (; groups_to_join > 0; groups_to_join--)
+	if (*arg[1])
+		claim(arg[1], arg[2], atol(arg[3]));
+	for (arg += 6; groups_to_join > 0; groups_to_join--)
 		write_to(*arg++, "0", "join");
 	long uid = *arg[0] ? atol(arg[0]) : -1, gid = *arg[1] ? atol(arg[1]) : -1;
-	const char *groups = arg[2], *oom = arg[4], *cwd = arg[5], *in = arg[9], *out = arg[10], *err = arg[11];
+	const char *groups = arg[2], *cwd = arg[4], *in = arg[8], *out = arg[9], *err = arg[10];
 	mode_t mask = (mode_t)strtol(arg[3], NULL, 8);
-	char *output = arg[6], *errors = arg[7];
-	int append = *arg[8] == '1';
+	char *output = arg[5], *errors = arg[6];
+	int append = *arg[7] == '1';
 	if (*oom)
 		write_to("/proc/self/oom_score_adj", oom, "reset");
 	if (*output) {
@@ -205,7 +206,7 @@ static _Noreturn void job(char **arg, char **environment)
 	}
 	if (*err)
 		put(*out && !strcmp(out, err) ? 1 : open_theirs(err, append), 2);
-	run(arg + 12, environment);
+	run(arg + 11, environment);
 	_exit(CANNOT_RUN);
 }
 
@@ -227,7 +228,7 @@ static void start(char *text, size_t length, uint32_t arguments, uint32_t entrie
 		_exit(1);
 	for (char *at = text; at < end && seen < arguments + entries; at += strlen(at) + 1)
 		strings[seen + (seen >= arguments)] = at, seen++;
-	if (seen != arguments + entries || arguments < 17 || end[-1])
+	if (seen != arguments + entries || arguments < 18 || end[-1])
 		_exit(1); /* not a frame of our keeper: it starts another launcher */
 	long pid = fork_beside();
 	if (pid == 0)

@@ -5,9 +5,9 @@ replies on descriptor 4. Every name of the environment carries a prefix, so that
 interpreter or its libraries, which may still be root's; the prefix goes before the job sees it.
 """
 
-import _signal
 import errno
 import os
+import signal
 import sys
 import time
 
@@ -31,17 +31,17 @@ def reply(text: str) -> None:
     os.write(REPLIES, text.encode(errors="surrogateescape"))
 
 
-def claim(path: str, serial: str, keeper: int) -> None:
+def claim(record: str, name: str, keeper: int) -> None:
     """As in launcher.c: the claim first, and only then the look whether its keeper still lives."""
+    line = f"c {name} {os.getpid()} {time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000}\n".encode()
     try:
-        os.symlink(f"{os.getpid()} {time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000}", path)
-    except FileExistsError:
-        reply(f"={serial}")
-        os._exit(MACHINE)
+        fd = os.open(record, os.O_WRONLY | os.O_APPEND)
+        if os.write(fd, line) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.close(fd)
     except OSError as error:
-        raise Failure(MACHINE, "claim the attempt by", path, error) from None
+        raise Failure(MACHINE, "write", record, error) from None
     if os.getppid() != keeper:
-        os.unlink(path)  # noqa: PTH108 - pathlib would cost more than all the rest of this file
         os._exit(MACHINE)
 
 
@@ -55,13 +55,14 @@ def write_to(path: str, text: bytes, doing: str) -> None:
 
 
 def make_directories(path: str) -> None:
-    place, missing = os.path.split(path)[0], []  # noqa: PTH206 - as above
+    missing: list[str] = []
+    place = os.path.split(path)[0]
     while len(missing) < DIRECTORIES_MADE_MAX and not os.access(place, os.F_OK):
         missing.append(place)
-        place = os.path.split(place)[0]  # noqa: PTH206 - as above
+        place = os.path.split(place)[0]
     for place in reversed(missing):
         try:
-            os.mkdir(place, 0o711)  # noqa: PTH102 - as above
+            os.mkdir(place, 0o711)
         except FileExistsError:
             pass
 
@@ -111,8 +112,8 @@ def redirect(stdin: str, stdout: str, stderr: str, append: bool, *, together: bo
 
 
 def run(argv: list[str]) -> None:
-    for ignored in (_signal.SIGPIPE, _signal.SIGXFSZ):  # by this interpreter; the job would inherit it
-        _signal.signal(ignored, _signal.SIG_DFL)
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by this interpreter; the job would inherit it
+        signal.signal(ignored, signal.SIG_DFL)
     environment = {name.removeprefix(PREFIX): value for name, value in os.environb.items() if name[:1] == PREFIX}
     try:
         os.execvpe(argv[0], argv, environment)
@@ -126,13 +127,13 @@ def run(argv: list[str]) -> None:
 
 
 def job(arguments: list[str]) -> None:
-    serial, claim_path, keeper, count = arguments[:4]
-    if claim_path:
-        claim(claim_path, serial, int(keeper))
-    cgroups, rest = arguments[4 : 4 + int(count)], arguments[4 + int(count) :]
+    _, record, name, keeper, oom, count = arguments[:6]
+    if record:
+        claim(record, name, int(keeper))
+    cgroups, rest = arguments[6 : 6 + int(count)], arguments[6 + int(count) :]
     for procs in cgroups:
         write_to(procs, b"0", "join")
-    uid, gid, groups, umask, oom, cwd, output, errors, append, stdin, stdout, stderr, *argv = rest
+    uid, gid, groups, umask, cwd, output, errors, append, stdin, stdout, stderr, *argv = rest
     if oom:
         write_to("/proc/self/oom_score_adj", oom.encode(), "reset")
     if output:

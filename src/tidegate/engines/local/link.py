@@ -57,12 +57,6 @@ class Ended(Said):
     why: str
 
 
-class Refused(Said):
-    task: int
-    attempt: int
-    why: str
-
-
 class Notified(Said):
     job: int
 
@@ -80,7 +74,7 @@ class Staying(Said):
     running: int
 
 
-Message = Hello | Launched | Ended | Refused | Notified | Inventory | Trouble | Staying
+Message = Hello | Launched | Ended | Notified | Inventory | Trouble | Staying
 
 
 class Link:
@@ -147,7 +141,7 @@ class Link:
         return messages if self.up or ended else []
 
     def _receive(self, connection: socket.socket) -> tuple[bytes, bool]:
-        parts = []
+        parts: list[bytes] = []
         try:
             for _ in range(READS_MAX):
                 part = connection.recv(READ_MAX)

@@ -5,20 +5,22 @@ from typing import Any
 
 from tidegate.engines.local import trees
 from tidegate.engines.local.poll import Poll
-from tidegate.engines.local.spawn import BadOrderError, Order
-from tidegate.engines.local.starts import KILL, Process, Starts, Tell
+from tidegate.engines.local.spawn import BadOrderError, Entries
+from tidegate.engines.local.starts import KILL, Process, Say, Starts
 
 RUN_MS_MAX = 60_000
 AT_ONCE_MAX = 8
 WAITING_MAX = 10_000
 KNOWN_MAX = 1_000
+NO_RECORD = ("", "")
+NOTHING = Entries([])
 
 
 class Notices:
-    def __init__(self, poll: Poll, starts: Starts, tell: Tell) -> None:
+    def __init__(self, poll: Poll, starts: Starts, say: Say) -> None:
         self.poll = poll
         self.starts = starts
-        self.tell = tell
+        self.say = say
         self.waiting: deque[dict[str, Any]] = deque()
         self.asked: set[int] = set()  # waiting or starting
         self.running = 0
@@ -28,7 +30,7 @@ class Notices:
         """Once a job: what is on its way is not run twice, and what was sent is only told again."""
         job = int(message["job"])
         if job in self.known:
-            self.tell({"is": "notified", "job": job})
+            self.say(f'{{"is":"notified","job":{job}}}\n')
         elif job not in self.asked:
             if len(self.waiting) >= WAITING_MAX:
                 self.sent(job)  # the bound: better one unsent than a keeper without memory
@@ -42,15 +44,8 @@ class Notices:
             message = self.waiting.popleft()
             job = int(message["job"])
             notice = Notice(self, job, now)
-            user = message.get("user")
-            order = Order(
-                ["/bin/sh", "-c", message["command"]],
-                message["entries"],
-                user=None if user is None else (user[0], user[1], user[2]),
-                stdout="/dev/null",
-            )
             try:
-                self.starts.start(notice.process, order)
+                self.starts.start(notice, NO_RECORD, (), message["words"], Entries(message["entries"]), NOTHING, now)
             except (OSError, BadOrderError):
                 self.sent(job)  # it cannot be run, now or later
                 continue
@@ -61,15 +56,16 @@ class Notices:
         self.known[job] = None
         if len(self.known) > KNOWN_MAX:
             del self.known[next(iter(self.known))]
-        self.tell({"is": "notified", "job": job})
+        self.say(f'{{"is":"notified","job":{job}}}\n')
 
 
-class Notice:
+class Notice(Process):
+    __slots__ = ("job", "notices")
+
     def __init__(self, notices: Notices, job: int, now: int) -> None:
+        super().__init__()
         self.notices = notices
         self.job = job
-        self.process = Process(self)
-        self.over = False
         notices.poll.at(now + RUN_MS_MAX, self._kill, self)
 
     def started(self, _now: int) -> None:
@@ -82,14 +78,11 @@ class Notice:
     def ended(self, _status: int, _usage: Any, now: int) -> None:
         self._finish(now)
 
-    def claimant(self) -> int:
-        return 0
-
     def _finish(self, now: int) -> None:
         self.over = True
         self.notices.running -= 1
         self.notices.next(now)
 
     def _kill(self, _now: int) -> None:
-        if self.process.pid:
-            trees.send_group(self.process.pid, KILL)
+        if self.pid:
+            trees.send_group(self.pid, KILL)

@@ -33,6 +33,11 @@ class Poll:
         self.handlers[fd] = handler
         self.epoll.register(fd, select.EPOLLIN)
 
+    def watch_end(self, fd: int, handler: Callable[[int], None]) -> None:
+        """`handler(now)` runs when the other side has gone, and not for what it says."""
+        self.handlers[fd] = handler
+        self.epoll.register(fd, 0)
+
     def when_writable(self, fd: int, handler: Callable[[int], None] | None) -> None:
         """Also when it can be written; None: no more."""
         if (handler is None) != (fd in self.writers):

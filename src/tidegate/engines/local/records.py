@@ -1,7 +1,11 @@
-"""What the keeper keeps on disk: the ends that the server has not yet heard, and who claimed which attempt.
+"""What the keeper keeps on disk: who claimed which attempt, and the ends that the server has not yet heard.
 
-Nothing is flushed: a machine that goes down takes the jobs with it, and whatever these files then miss is
-answered as lost. They are for a keeper that is killed while the machine stays up.
+Both are lines appended to one file, the record; it is begun anew as it grows, and removed when all that was
+ordered under it is forgotten. (A file for each claim would be made and removed with each job; a file system that
+keeps numbers of removed files from being used again searches through all of those for each new one.)
+
+Nothing is flushed: a machine that goes down takes the jobs with it, and whatever the record then misses is
+answered as lost. It is for a keeper that is killed while the machine stays up.
 """
 
 import json
@@ -11,13 +15,14 @@ from typing import NamedTuple
 Key = tuple[int, int]
 """(task, attempt)"""
 
-COMPACT_OVER = 1 << 20
-IDLE_OVER = 1 << 16
-"""An exits file is begun anew when it is larger than this: what is heard of, and when nothing is unheard."""
+RECORD = "record."
+NEW_AFTER = 1 << 18
+NEW_WHEN_EMPTY_AFTER = 1 << 16
+CLAIM_SIZE = 40
 
 
 class End(NamedTuple):
-    """How an attempt ended, as it is told and kept."""
+    """How an attempt ended. What is kept is what is told."""
 
     task: int
     attempt: int
@@ -27,93 +32,16 @@ class End(NamedTuple):
     used: tuple[int, int, int, int] = (-1, -1, -1, -1)  # cpu_ms, peak_kib, read_kib, written_kib
     why: str = ""
 
+    def line(self) -> str:
+        task, attempt, outcome, code, signal, used, why = self
+        return (
+            f'{{"is":"ended","task":{task},"attempt":{attempt},"outcome":"{outcome}","code":{code},'
+            f'"signal":{signal},"used":[{used[0]},{used[1]},{used[2]},{used[3]}],"why":{quoted(why)}}}\n'
+        )
 
-class Exits:
-    """The ends that are unheard, in memory and appended to a file. A full disk delays the file, never the end."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.unheard: dict[Key, End] = {}
-        self.unwritten: list[End] = []
-        self.trouble = ""
-        self._read()
-        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        self.size = os.fstat(self.fd).st_size
-        self._end_torn_line()
-
-    def _read(self) -> None:
-        """A torn last line is an end that was never told; its claim says what to make of it."""
-        try:
-            with open(self.path, "rb") as file:
-                lines = file.read().split(b"\n")
-        except FileNotFoundError:
-            return
-        for line in lines[:-1]:
-            try:
-                task, attempt, outcome, code, signal, used, why = json.loads(line)
-                end = End(int(task), int(attempt), str(outcome), int(code), int(signal), tuple(used), str(why))
-            except (ValueError, TypeError):
-                continue
-            self.unheard[end.task, end.attempt] = end
-
-    def _end_torn_line(self) -> None:
-        if self.size and os.pread(self.fd, 1, self.size - 1) != b"\n":
-            self._cut(os.pread(self.fd, self.size, 0).rfind(b"\n") + 1)
-
-    def add(self, end: End) -> None:
-        self.unheard[end.task, end.attempt] = end
-        self.unwritten.append(end)
-
-    def write(self) -> bool:
-        """What is new goes to the file. False: it could not, and is to be tried again."""
-        if not self.unwritten:
-            return True
-        text = b"".join(json.dumps(end, separators=(",", ":")).encode() + b"\n" for end in self.unwritten)
-        try:
-            written = os.write(self.fd, text)
-        except OSError as error:
-            self.trouble = f"cannot write {self.path}: {error.strerror}"
-            return False
-        if written < len(text):
-            self._cut(self.size)
-            self.trouble = f"cannot write {self.path}: no room for a whole record"
-            return False
-        self.size += written
-        self.unwritten.clear()
-        self.trouble = ""
-        return True
-
-    def _cut(self, size: int) -> None:
-        os.ftruncate(self.fd, size)
-        self.size = size
-
-    def forget(self, key: Key) -> bool:
-        end = self.unheard.pop(key, None)
-        if end is not None and self.unwritten and end in self.unwritten:
-            self.unwritten.remove(end)
-        return end is not None
-
-    def tidy(self, *, idle: bool) -> None:
-        """Called when there is time: the file holds what is unheard, and a bounded amount of what is not."""
-        if not self.unheard and not self.unwritten:
-            if self.size > IDLE_OVER or (idle and self.size):
-                self._cut(0)
-        elif self.size > COMPACT_OVER and self.size > 512 * len(self.unheard):
-            self._compact()
-
-    def _compact(self) -> None:
-        aside = self.path + ".new"
-        try:
-            with open(aside, "wb") as file:
-                for end in self.unheard.values():
-                    file.write(json.dumps(end, separators=(",", ":")).encode() + b"\n")
-            os.rename(aside, self.path)  # noqa: PTH104 - pathlib is not for the keeper
-        except OSError:
-            return  # the old file is whole; the next time may find room
-        os.close(self.fd)
-        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        self.size = os.fstat(self.fd).st_size
-        self.unwritten.clear()
+def quoted(text: str) -> str:
+    return json.dumps(text) if text else '""'
 
 
 class Claim(NamedTuple):
@@ -122,34 +50,161 @@ class Claim(NamedTuple):
     up_ms: int  # time since boot when it was made; the process that made it began no later
 
 
-class Claims:
-    """One symlink an attempt, made by the launcher's child before it becomes the job: `PID UP_MS`."""
+class Records:
+    """All ends that are unheard, in memory as on disk. A full disk delays the file, never the end."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        os.makedirs(path, 0o700, exist_ok=True)  # noqa: PTH103 - as above
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.unheard: dict[Key, End] = {}
+        self.unwritten: list[tuple[int, End]] = []
+        self.number_of: dict[Key, int] = {}  # under which record it was ordered
+        self.open_keys: dict[int, set[Key]] = {}  # what of a record is not forgotten
+        self.trouble = ""
+        self.torn = False
+        self.claims = self._read()
+        self.number = max(self.open_keys, default=0)
+        self.size = 0
+        self.fd = -1
+        self._begin()
 
-    def path_of(self, key: Key) -> str:
-        return f"{self.path}/{key[0]}.{key[1]}"
+    # -- reading, once -----------------------------------------------------------------------------------
 
-    def owner(self, key: Key) -> Claim | None:
+    def _read(self) -> list[Claim]:
+        """The ends of earlier keepers, and the claims of theirs that have no end."""
+        claims: dict[Key, Claim] = {}
+        for name in sorted(os.listdir(self.place)):
+            number = name.removeprefix(RECORD)
+            if name == number or not number.isdecimal():
+                continue
+            keys = self.open_keys[int(number)] = set()
+            for read in lines_of(f"{self.place}/{name}"):
+                if isinstance(read, Claim):
+                    key = read.key
+                    claims[key] = read
+                else:
+                    key = read[:2]
+                    self.unheard[key] = read
+                keys.add(key)
+                self.number_of[key] = int(number)
+        return [claim for key, claim in claims.items() if key not in self.unheard]
+
+    def claimant(self, key: Key) -> int:
+        """The process that has claimed it under a record of ours, or 0."""
+        number = self.number_of.get(key)
+        if number is None:
+            return 0
+        mine = [read for read in lines_of(self.path(number)) if isinstance(read, Claim) and read.key == key]
+        return mine[-1].pid if mine else 0
+
+    def path(self, number: int) -> str:
+        return f"{self.place}/{RECORD}{number}"
+
+    # -- writing -----------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """A new record. What is ordered from now on belongs to it."""
+        number = self.number + 1
+        fd = os.open(self.path(number), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_TRUNC, 0o600)
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd, self.number, self.size, self.torn = fd, number, 0, False
+        self.open_keys[number] = set()
+        for old in [old for old, keys in self.open_keys.items() if not keys and old != number]:
+            self._remove(old)
+
+    def _remove(self, number: int) -> None:
+        del self.open_keys[number]
         try:
-            pid, up_ms = os.readlink(self.path_of(key)).split()  # noqa: PTH115 - as above
-            return Claim(key, int(pid), int(up_ms))
-        except (OSError, ValueError):
-            return None
-
-    def all(self) -> list[Claim]:
-        claims = []
-        for name in sorted(os.listdir(self.path)):  # noqa: PTH208 - as above
-            task, dot, attempt = name.partition(".")
-            if dot and task.isdecimal() and attempt.isdecimal():
-                key = (int(task), int(attempt))
-                claims.append(self.owner(key) or Claim(key, 0, 0))
-        return claims
-
-    def drop(self, key: Key) -> None:
-        try:
-            os.unlink(self.path_of(key))  # noqa: PTH108 - as above
+            os.unlink(self.path(number))
         except OSError:
-            pass  # never made, or gone before
+            pass  # a successor would only repeat what was heard
+
+    def order(self, key: Key) -> str:
+        """The path at which the attempt is to be claimed."""
+        self.number_of[key] = self.number
+        self.open_keys[self.number].add(key)
+        self.size += CLAIM_SIZE
+        return self.path(self.number)
+
+    def add(self, end: End) -> None:
+        key = end[:2]
+        if key not in self.number_of:
+            self.order(key)
+        self.unheard[key] = end
+        self.unwritten.append((self.number_of[key], end))
+
+    def write(self) -> bool:
+        """What is new goes to disk. False: it could not, and is to be tried again."""
+        while self.unwritten:
+            number = self.unwritten[0][0]
+            ends = [end for other, end in self.unwritten if other == number]
+            if not self._append(number, "".join([end.line() for end in ends]).encode()):
+                return False
+            self.unwritten = [(other, end) for other, end in self.unwritten if other != number]
+        self.trouble = ""
+        return True
+
+    def _append(self, number: int, text: bytes) -> bool:
+        """A line that was torn is closed by the next one: others append to the same file."""
+        text = b"\n" + text if self.torn else text
+        fd = self.fd
+        try:
+            if number != self.number:
+                fd = os.open(self.path(number), os.O_WRONLY | os.O_APPEND)
+            written = os.write(fd, text)
+        except OSError as error:
+            self.trouble = f"cannot write {self.path(number)}: {error.strerror}"
+            return False
+        finally:
+            if fd not in {self.fd, -1}:
+                os.close(fd)
+        self.torn = written < len(text)
+        if self.torn:
+            self.trouble = f"cannot write {self.path(number)}: no room left"
+            return False
+        self.size += written
+        return True
+
+    def forget(self, key: Key) -> None:
+        """The server has it in its journal; or nothing was ever started."""
+        self.unheard.pop(key, None)
+        if self.unwritten:
+            self.unwritten = [(number, end) for number, end in self.unwritten if end[:2] != key]
+        number = self.number_of.pop(key, None)
+        if number is not None:
+            keys = self.open_keys[number]
+            keys.discard(key)
+            if not keys and number != self.number:
+                self._remove(number)
+
+    def tidy(self, *, idle: bool = False) -> None:
+        """Begins a new record where this one has grown, or holds nothing that is not forgotten."""
+        empty = not self.open_keys[self.number]
+        if self.size > NEW_AFTER or (empty and self.size > (0 if idle else NEW_WHEN_EMPTY_AFTER)):
+            try:
+                self._begin()
+            except OSError as error:
+                self.trouble = f"cannot begin {self.path(self.number + 1)}: {error.strerror}"
+
+
+def lines_of(path: str) -> list[Claim | End]:
+    """Of one record. A torn line is skipped: what it would have told was told to nobody."""
+    found: list[Claim | End] = []
+    try:
+        with open(path, "rb") as file:
+            lines = file.read().split(b"\n")
+    except OSError:
+        return found
+    for line in lines:
+        try:
+            if line.startswith(b"c "):
+                task, attempt, pid, up_ms = map(int, line[2:].split())
+                found.append(Claim((task, attempt), pid, up_ms))
+            elif line:
+                end = json.loads(line)
+                cpu_ms, peak_kib, read_kib, written_kib = end.pop("used")
+                del end["is"]
+                found.append(End(used=(cpu_ms, peak_kib, read_kib, written_kib), **end))
+        except (ValueError, TypeError, LookupError, AttributeError):
+            continue
+    return found

@@ -10,7 +10,6 @@ import signal
 import socket
 import struct
 import sys
-from typing import NamedTuple
 
 PREFIX = "~"
 REQUESTS, REPLIES = 3, 4
@@ -19,50 +18,35 @@ REPLY_MAX = 4096
 ALL_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 
 
-class Order(NamedTuple):
-    """What the launcher needs to know of a process."""
-
-    argv: list[str]
-    environment: list[str]  # NAME=VALUE
-    claim: str = ""
-    joins: tuple[str, ...] = ()
-    user: tuple[int, int, list[int]] | None = None
-    umask: int = 0o022
-    cwd: str = "/"
-    output: str = ""
-    errors: str = ""
-    append: bool = False
-    stdin: str = ""
-    stdout: str = ""
-    stderr: str = ""
-
-
 class BadOrderError(Exception):
     """Nothing the machine could do would start this."""
 
 
-def arguments(serial: int, order: Order, oom: str) -> list[str]:
-    uid, gid, groups = ("", "", "") if order.user is None else (order.user[0], order.user[1], order.user[2])
-    return [
-        str(serial), order.claim, str(os.getpid()), str(len(order.joins)), *order.joins,
-        str(uid), str(gid), ",".join(map(str, groups)), f"{order.umask:o}", oom, order.cwd,
-        order.output, order.errors, "1" if order.append else "0", order.stdin, order.stdout, order.stderr, *order.argv,
-    ]  # fmt: skip
+def packed(words: list[str], what: str) -> bytes:
+    text = "\0".join((*words, "")).encode(errors="surrogateescape")
+    if text.count(b"\0") != len(words):
+        raise BadOrderError(f"a NUL character is in {what}")
+    return text
 
 
-def frame(words: list[str], environment: list[str]) -> bytes:
-    text = "\0".join((*words, *environment, "")).encode(errors="surrogateescape")
-    if text.count(b"\0") != len(words) + len(environment):
-        raise BadOrderError("a NUL character is in an argument, a path or the environment")
-    return HEAD.pack(len(text), len(words), len(environment)) + text
+class Entries:
+    """NAME=VALUE, as the launcher wants them; packed once for all that share them."""
+
+    __slots__ = ("count", "packed")
+
+    def __init__(self, entries: list[str]) -> None:
+        self.packed = packed(entries, "the environment")
+        self.count = len(entries)
+
+    def marks(self, *prefixes: bytes) -> frozenset[bytes]:
+        return frozenset(entry for entry in self.packed.split(b"\0") if entry.startswith(prefixes))
 
 
 class Launcher:
     """Hands orders over and gives back a serial number for each; what became of them comes as replies."""
 
-    def __init__(self, program: str, oom: str) -> None:
+    def __init__(self, program: str) -> None:
         self.program = program
-        self.oom = oom  # what a job's oom_score_adj is set back to; "" where it needs no setting
         self.serial = 0
         self.pid = 0
         self.pending = bytearray()
@@ -98,20 +82,24 @@ class Launcher:
         theirs.close()
         self.requests = ours
 
-    def start(self, order: Order) -> int:
-        """The serial number of the order. OSError or BadOrderError: nothing was started."""
+    def start(self, ours: list[str], theirs: list[str], shared: Entries, own: Entries) -> int:
+        """The serial number of what goes out with the next `flush`. OSError, BadOrderError: nothing starts.
+
+        `ours` are the words from the record's path on that the keeper gives, `theirs` the server's; launcher.c
+        lists both.
+        """
         self.serial += 1
-        words = arguments(self.serial, order, self.oom)
+        words = [str(self.serial), *ours, *theirs]
+        text = packed(words, "an argument or a path")
         if self.requests is not None:
-            self.pending += frame(words, order.environment)
-            self.flush()
+            length, count = len(text) + len(shared.packed) + len(own.packed), shared.count + own.count
+            self.pending += b"".join((HEAD.pack(length, len(words), count), text, shared.packed, own.packed))
             return self.serial
-        frame(words, order.environment)  # only to refuse what the other launcher refuses
-        environment = dict((PREFIX + entry).split("=", 1) for entry in order.environment)
+        entries = (shared.packed + own.packed).decode(errors="surrogateescape").split("\0")[:-1]
         pid = os.posix_spawn(
             sys.executable,
             [sys.executable, "-I", "-S", "-E", self.program, *words],
-            environment,
+            dict((PREFIX + entry).split("=", 1) for entry in entries),
             file_actions=((os.POSIX_SPAWN_DUP2, self.theirs.fileno(), REPLIES),),
             setsid=True,
             setsigmask=(),

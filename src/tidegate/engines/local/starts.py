@@ -2,46 +2,55 @@
 
 import os
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from tidegate.engines.local import trees
 from tidegate.engines.local.poll import Poll
-from tidegate.engines.local.spawn import Launcher, Order
+from tidegate.engines.local.spawn import Entries, Launcher
 
 KILL = 9
 FAILED_FROM = 125
+HEARD_AFTER_MS = 20
+"""Replies are read when a process ends, or after this: a wake-up for each would cost a tenth of a short job."""
 LAUNCHER_GONE = "the launcher was ended from outside before it started this; nothing of it ran"
+
+
+Say = Callable[[str], None]
+"""Takes a line, with its end, for the server."""
 
 
 class Process:
     """What was ordered. `code` and `why` tell of a failure before the exec."""
 
-    def __init__(self, owner: "Owner") -> None:
-        self.owner = owner
-        self.order: tuple[int, int] = (0, 0)  # launcher and serial
+    __slots__ = ("code", "order", "over", "pid", "why")
+
+    def __init__(self) -> None:
+        self.order = (0, 0)  # launcher and serial
         self.pid = 0
         self.code = 0
         self.why = ""
-        self.was_claimed = False
+        self.over = False
 
+    def started(self, now: int) -> None:
+        raise NotImplementedError
 
-class Owner(Protocol):
-    def started(self, now: int) -> None: ...
+    def not_started(self, why: str, now: int) -> None:
+        raise NotImplementedError
 
-    def not_started(self, why: str, now: int) -> None: ...
-
-    def ended(self, status: int, usage: Any, now: int) -> None: ...
+    def ended(self, status: int, usage: Any, now: int) -> None:
+        raise NotImplementedError
 
     def claimant(self) -> int:
         """The process that has claimed it, or 0: asked when the launcher died before it told."""
-        ...
+        return 0
 
 
 class Starts:
     def __init__(self, poll: Poll, program: str, oom: str) -> None:
         self.poll = poll
         self.program = program
-        self.oom = oom
+        self.oom = oom  # what a job's oom_score_adj is set back to; "" where it needs no setting
+        self.pid = str(os.getpid())
         self.launcher: Launcher | None = None
         self.launchers: dict[int, Launcher] = {}  # by number, the dead ones too until nobody holds their socket
         self.number = 0
@@ -49,39 +58,46 @@ class Starts:
         self.unborn = 0  # ordered, and their process not known yet
         self.by_pid: dict[int, Process] = {}
         self.early: dict[int, tuple[int, Any]] = {}  # ended before they were known
-        self.told = False  # there are replies without a socket
+        self.hearing = False  # it is known when replies are read next
+        self.over = False
 
-    def start(self, process: Process, order: Order) -> None:
+    def start(
+        self, process: Process, record: tuple[str, str], joins: tuple[str, ...], theirs: list[str],
+        shared: Entries, own: Entries, now: int,
+    ) -> None:  # fmt: skip
         """OSError or BadOrderError: nothing was started, and nothing will be told of it."""
         launcher = self.launcher or self._new_launcher()
-        serial = launcher.start(order)
-        process.order = (self.number, serial)
+        ours = [*record, self.pid, self.oom, str(len(joins)), *joins]
+        process.order = (self.number, launcher.start(ours, theirs, shared, own))
         self.ordered[process.order] = process
         self.unborn += 1
-        if launcher.requests is None:
-            self.told = True
-        elif launcher.pending:
-            self.poll.when_writable(launcher.requests.fileno(), self._hand_over)
+        if not self.hearing:
+            self.hearing = True
+            self.poll.at(now + HEARD_AFTER_MS, self.hear_all, self)
+
+    def hand_over(self, _now: int = 0) -> None:
+        """All orders of a turn go to the launcher at once."""
+        launcher = self.launcher
+        if launcher is not None and launcher.requests is not None and launcher.pending:
+            done = launcher.flush()
+            self.poll.when_writable(launcher.requests.fileno(), None if done else self.hand_over)
 
     def _new_launcher(self) -> Launcher:
-        launcher = Launcher(self.program, self.oom)
+        launcher = Launcher(self.program)
         self.number += 1
         number = self.number
         self.launcher = self.launchers[number] = launcher
-        self.poll.watch(launcher.replies.fileno(), lambda now: self._hear(number, now))
+        self.poll.watch_end(launcher.replies.fileno(), lambda now: self._hear(number, now))
         return launcher
-
-    def _hand_over(self, _now: int) -> None:
-        launcher = self.launcher
-        if launcher is not None and launcher.requests is not None and launcher.flush():
-            self.poll.when_writable(launcher.requests.fileno(), None)
 
     # -- replies -----------------------------------------------------------------------------------------
 
     def hear_all(self, now: int) -> None:
-        self.told = False
         for number in list(self.launchers):
             self._hear(number, now)
+        self.hearing = self.unborn > 0
+        if self.hearing:
+            self.poll.at(now + HEARD_AFTER_MS, self.hear_all, self)
 
     def _hear(self, number: int, now: int) -> None:
         launcher = self.launchers.get(number)
@@ -98,8 +114,6 @@ class Starts:
                 self._born(process, int(rest), now)
             elif kind == "-":
                 self._stillborn(process, rest, now)
-            elif kind == "=":
-                process.was_claimed = True
             else:
                 code, _, process.why = rest.partition(" ")
                 process.code = int(code)
@@ -110,7 +124,7 @@ class Starts:
         process.pid = pid
         self.unborn -= 1
         self.by_pid[pid] = process
-        process.owner.started(now)
+        process.started(now)
         if pid in self.early:
             status, usage = self.early.pop(pid)
             self._ended(process, status, usage, now)
@@ -120,7 +134,7 @@ class Starts:
     def _stillborn(self, process: Process, why: str, now: int) -> None:
         del self.ordered[process.order]
         self.unborn -= 1
-        process.owner.not_started(why, now)
+        process.not_started(why, now)
 
     def _launcher_died(self, number: int, now: int) -> None:
         """Its children live on. Who had claimed is known by the claim; of the rest the closed socket tells."""
@@ -137,7 +151,7 @@ class Starts:
     def _adopt(self, number: int, now: int) -> None:
         for (launcher, _), process in list(self.ordered.items()):
             if launcher == number and not process.pid:
-                claimant = process.owner.claimant()
+                claimant = process.claimant()
                 if claimant:
                     self._born(process, claimant, now)
 
@@ -178,6 +192,10 @@ class Starts:
                 return
             pid = found.si_pid
             process = self.by_pid.get(pid)
+            if process is None and self.unborn:
+                for number in list(self.launchers):
+                    self._hear(number, now)
+                process = self.by_pid.get(pid)
             if process is not None:
                 trees.send_group(pid, KILL)
             _, status, usage = os.wait4(pid, 0)
@@ -195,11 +213,8 @@ class Starts:
             self._hear(process.order[0], now)  # it may have said why just before it ended
         self.by_pid.pop(process.pid, None)
         self.ordered.pop(process.order, None)
-        process.owner.ended(status, usage, now)
+        process.ended(status, usage, now)
 
     def known(self) -> set[int]:
         """The children of the keeper that are somebody's first process, or launchers."""
         return {*self.by_pid, *(launcher.pid for launcher in self.launchers.values())}
-
-
-Tell = Callable[[dict[str, Any]], None]

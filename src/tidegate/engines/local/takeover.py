@@ -8,7 +8,7 @@ import time
 
 from tidegate.engines.local import trees
 from tidegate.engines.local.cgroups import kill_all, leftover, processes_in, read
-from tidegate.engines.local.records import Claim, Claims, End, Exits
+from tidegate.engines.local.records import Claim, End, Records
 
 KILL = 9
 ROUNDS_MAX = 200
@@ -19,20 +19,19 @@ KEEPER_DIED = "the keeper was ended from outside while this ran, so how it ended
 REBOOTED = "the machine was started anew while this ran"
 
 
-def take_over(home: str, exits: Exits, claims: Claims) -> int:
+def take_over(home: str, records: Records) -> int:
     """How many attempts were lost."""
     booted = f"{home}/keeper/boot"
     same_boot = read(booted) == read(BOOT_ID)
     record = f"{home}/keeper/cgroups"
-    open_claims = [claim for claim in claims.all() if claim.key not in exits.unheard]
     if same_boot:
-        _end_all(home, [claim for claim in open_claims if claim.pid], record)
+        _end_all(home, records.claims, record)
     _remove(record)
     with open(booted, "w", encoding="ascii") as file:
         file.write(read(BOOT_ID))
-    for claim in open_claims:
-        exits.add(End(*claim.key, LOST, why=KEEPER_DIED if same_boot else REBOOTED))
-    return len(open_claims)
+    for claim in records.claims:
+        records.add(End(*claim.key, LOST, why=KEEPER_DIED if same_boot else REBOOTED))
+    return len(records.claims)
 
 
 def _end_all(home: str, claims: list[Claim], record: str) -> None:
@@ -77,7 +76,7 @@ def _remove(record: str) -> None:
     bases = [base for base in read(record).split("\n") if base]
     for directory in [*leftover(record), *dict.fromkeys(bases)]:
         try:
-            os.rmdir(directory)  # noqa: PTH106 - pathlib is not for the keeper
+            os.rmdir(directory)
         except OSError:
             pass
     left = [base for base in dict.fromkeys(bases) if os.access(base, os.F_OK)]

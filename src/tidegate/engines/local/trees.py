@@ -38,7 +38,7 @@ def seen(pid: int) -> Seen | None:
 
 def everyone() -> dict[int, Seen]:
     found = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib is not for the keeper
+    for name in os.listdir("/proc"):
         if name.isdecimal():
             process = seen(int(name))
             if process is not None:

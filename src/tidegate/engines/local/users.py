@@ -12,6 +12,7 @@ class User(NamedTuple):
     """`ids` is None where nothing has to be changed: the job runs as the server does."""
 
     ids: tuple[int, int, tuple[int, ...]] | None
+    words: tuple[str, str, str]  # the same for the launcher
     entries: dict[str, str]
 
 
@@ -44,7 +45,8 @@ def look_up(name: str) -> User:
             raise UserError(f"this server cannot run jobs as {name!r}: only a server of root can run them as others")
         ids = (uid, gid, tuple(os.getgrouplist(entry.pw_name, gid)))
     entries = {"HOME": entry.pw_dir, "LOGNAME": entry.pw_name, "USER": entry.pw_name, "SHELL": entry.pw_shell}
-    return User(ids, {key: value for key, value in entries.items() if value})
+    words = ("", "", "") if ids is None else (str(uid), str(gid), ",".join(map(str, ids[2])))
+    return User(ids, words, {key: value for key, value in entries.items() if value})
 
 
 def entry_of(name: str) -> pwd.struct_passwd:

@@ -16,9 +16,12 @@ from tidegate.model.jobs import Job, Outcome
 from tidegate.model.nodes import Node
 
 
-def workload_from_events(events: Iterable[ev.Event], options: TraceOptions) -> Workload:
+def workload_from_events(
+    events: Iterable[ev.Event], options: TraceOptions, known_nodes: Iterable[Node] = ()
+) -> Workload:
+    """`known_nodes`: where the events do not begin at the beginning; of jobs submitted before, nothing is told."""
     jobs: dict[int, Job] = {}
-    nodes: dict[str, Node] = {}
+    nodes: dict[str, Node] = {node.name: node for node in known_nodes}
     started: dict[int, int] = {}
     ran: dict[int, int] = {}  # by job; of an array the longest of its tasks
     problems = Problems(options.shown_max)
@@ -32,8 +35,9 @@ def workload_from_events(events: Iterable[ev.Event], options: TraceOptions) -> W
             case ev.JobStarted():
                 started[event.task] = event.at
             case ev.JobEnded() if event.task in started and event.outcome is not Outcome.CANCELLED:
-                job = event.task >> ARRAY_BITS
-                ran[job] = max(ran.get(job, 0), event.at - started.pop(event.task))
+                job, run_ms = event.task >> ARRAY_BITS, event.at - started.pop(event.task)
+                if job in jobs:
+                    ran[job] = max(ran.get(job, 0), run_ms)
             case _:
                 pass
     for job_id in jobs:
