@@ -17,7 +17,7 @@ def main() -> None:
     tasks, cores = int(sys.argv[1]), int(sys.argv[2])
     hyperqueue, workers = import_module("hyperqueue"), import_module("hyperqueue.cluster")
     worker = workers.WorkerConfig(cores=cores)
-    with hyperqueue.LocalCluster(server_dir=Path("server").absolute(), worker_config=worker) as cluster:
+    with hyperqueue.LocalCluster(server_dir=str(Path("server").absolute()), worker_config=worker) as cluster:
         client = cluster.client()
         run(client, hyperqueue.Job(), WARM_UP)
         before = sum(os.times()[:4])

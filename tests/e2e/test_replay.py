@@ -135,7 +135,7 @@ def test_what_is_wrong_is_said_without_a_traceback(trace: Path, words: tuple[str
 
 
 def test_the_demo_tells_its_story():
-    done = tide("demo")
+    done = tide("demo", "--replay")
     assert done.returncode == 0, done.stderr
     assert "What the people waiting notice" in done.stdout
     assert "shorter by" in done.stdout

@@ -120,7 +120,8 @@ def test_no_module_is_dead() -> None:
     trees = {module_of(path): tree_of(path) for path in SRC}
     scripts = [target.partition(":")[0] for target in PYPROJECT["project"]["scripts"].values()]
     runnable = [module for module in trees if module.endswith(".__main__")]
-    assert rules.dead_modules(trees, scripts + runnable) == []
+    by_path = ["tidegate.engines.local.launcher"]  # run as a file, where there is no C compiler
+    assert rules.dead_modules(trees, scripts + runnable + by_path) == []
 
 
 def test_no_file_names_a_path_of_one_machine() -> None:

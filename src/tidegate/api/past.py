@@ -150,7 +150,7 @@ class Past:
             endings = [ending for ending in endings if index in ending.indices]
             rows = [row for row in rows if row.index in {index, None}]
             rows.sort(key=lambda row: row.index is not None)  # its own row is the last
-        body = body_of(job, self.home, index)
+        body = body_of(job, self.home, index, max((1, *(row.attempts for row in rows[-1:]))))
         body.history = [attempt_of(ending) for ending in endings[-ATTEMPTS_MAX:]]
         if job.spec.array is None or index >= 0:
             if rows:
@@ -329,7 +329,7 @@ def state_of_array(rows: Sequence[api.JobRow], *, is_live: bool) -> str:
     return states.COMPLETED if found == {states.COMPLETED} else states.FAILED
 
 
-def body_of(job: Job, home: Path, index: int) -> api.JobBody:
+def body_of(job: Job, home: Path, index: int, attempt: int) -> api.JobBody:
     spec = job.spec
     base = job_row(job, states.WAITING)
     body = api.JobBody(**{name: getattr(base, name) for name in api.JobRow.__struct_fields__})
@@ -343,7 +343,7 @@ def body_of(job: Job, home: Path, index: int) -> api.JobBody:
     if work is not None:
         body.command, body.script, body.cwd, body.notify = list(work.argv), work.script, work.cwd, work.notify
         if job.spec.array is None or index >= 0:
-            body.stdout, body.stderr = outputs_of(str(home), job, max(0, index), 1)
+            body.stdout, body.stderr = outputs_of(str(home), job, max(0, index), attempt)
         else:
             body.stdout, body.stderr = work.stdout, work.stderr
     return body

@@ -15,7 +15,7 @@ SETTLE_S = 5.0
 """How long a server that is up may take to its first answer."""
 GIVEN_WAY_S = 0.5
 """How long one that would not start may have needed to see that another was quicker."""
-TOLD_AFTER_S = 3.0
+TOLD_AFTER_S = 10.0
 SAID_MAX = 1 << 16
 
 
@@ -43,7 +43,7 @@ def run(command: list[str], said: IO[bytes], within_s: float) -> int:
     try:
         return child.wait(min(TOLD_AFTER_S, within_s))
     except subprocess.TimeoutExpired:
-        print("tide: a server is starting for you; it reads what its home holds", file=sys.stderr)
+        print("tide: a server is starting for you; reading a long journal takes a while", file=sys.stderr)
         return child.wait(within_s)
 
 

@@ -180,7 +180,7 @@ def _unmet(world: World, spec: JobSpec) -> tuple[After, ...] | Refused:
             return Refused(f"job {after.job} is not known", "depend on a job that waits, runs or ended lately")
         if not satisfied(after, outcome):
             return Refused(
-                f"job {after.job} ended as {outcome}, so {after.kind!r} can never be met", "leave that dependency out"
+                f"job {after.job} ended as {outcome}, so `{after.kind}` can never be met", "leave that dependency out"
             )
     return tuple(unmet)
 

@@ -20,7 +20,7 @@ from tidegate.core.memo import Memo, Order, Ranking, Settled
 from tidegate.core.place import Chosen, Placer, Ranked, placer_for
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.decisions import Plan
-from tidegate.model.events import CycleRan, JobStarted, Placement, Promise
+from tidegate.model.events import CUT_BY_STARTS, CUT_BY_TRIALS, CycleRan, JobStarted, Placement, Promise
 from tidegate.model.jobs import Job
 from tidegate.model.policy import CandidateOrder
 from tidegate.policy.order import AGED, rank
@@ -41,8 +41,7 @@ def decide(world: World, memo: Memo, now: int) -> Plan:
     if world.suspects:
         _one_run_where_tried(cycle)
     number = world.cycle + 1
-    # After a cut the next cycle starts over; what is started by then has left the lanes.
-    memo.cycle = -1 if cycle.cut else number
+    memo.cycle = -1 if cycle.cut == CUT_BY_TRIALS else number
     ran = CycleRan(now, number, world.policy_version, KERNEL, cycle.cut, tuple(cycle.promised), tuple(cycle.withdrawn))
     return Plan(ran, tuple(cycle.starts))
 
@@ -64,7 +63,7 @@ def _one_run_where_tried(cycle: "_Cycle") -> None:
             taken.update(here)
             kept.append(start)
     if put_off:
-        cycle.starts, cycle.cut = kept, "trials"
+        cycle.starts, cycle.cut = kept, CUT_BY_TRIALS
         cycle.promised, cycle.withdrawn = [], []
 
 
@@ -87,19 +86,26 @@ def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
     """A full pass, or just the arrivals where nothing else could have changed."""
     ranking, unchanged = memo.ranking(cycle.policy, pool, cycle.now)
     settled = memo.settled.get(pool.name)
-    if settled is None or not unchanged or pool.freed or not _only_arrivals(settled, pool, ranking):
+    room_came = pool.freed is None or bool(pool.freed)
+    if settled is None or not unchanged or room_came or not _only_arrivals(settled, pool, ranking):
         if settled is not None:
             del memo.settled[pool.name]
+        ranking.room_came(pool.freed)
         if ranking.entries or pool.promised:
-            placer = placer_for(pool, cycle.policy.fit.by, cycle.now)
-            settled = _Pass(cycle, pool, placer).full(ranking.entries)
-            if settled is not None and not cycle.cut:
+            placer = placer_for(pool, cycle.policy.fit.by, cycle.now, ranking.cursors)
+            full_pass = _Pass(cycle, pool, placer)
+            settled = full_pass.full(ranking.entries)
+            if settled is not None:
                 memo.settled[pool.name] = settled
-    elif pool.fresh and not settled.strict:
-        fresh = settled.placer.sift([ranking.known[serial] for serial in pool.fresh])
-        if fresh:
+            if full_pass.standing:  # they may have taken room from now on when cursors moved
+                ranking.cursors.clear()
+    elif (pool.fresh or settled.untried) and not settled.strict:
+        serials = dict.fromkeys((*settled.untried, *pool.fresh))
+        entries = settled.placer.sift([ranking.known[serial] for serial in serials])
+        settled.untried = ()
+        if entries:
             settled.placer.resume()
-            _Pass(cycle, pool, settled.placer).candidates(fresh, [])
+            settled.untried = _Pass(cycle, pool, settled.placer).candidates(entries, [])
 
 
 def _only_arrivals(settled: Settled, pool: Pool, ranking: Ranking) -> bool:
@@ -210,10 +216,15 @@ class _Pass:
             self._lift_the_rest()
         if self.promises or pool.promised:
             self._record_promises()
+        if self.cycle.cut:
+            return None
+        untried: tuple[int, ...] = ()
         if not self.strict and (at < len(entries) or again):
             again = [turn for turn in again if turn[3].lifts != self.lifts]
-            self.candidates(self.placer.sift(entries[at:]), again)
-        return None if self.moved else Settled(self.placer, self.last, len(self.promises) < depth, self.strict)
+            untried = self.candidates(self.placer.sift(entries[at:]), again)
+        if self.moved:
+            return None
+        return Settled(self.placer, self.last, len(self.promises) < depth, self.strict, untried)
 
     # -- jobs in their turn ------------------------------------------------------------------------------
 
@@ -285,8 +296,8 @@ class _Pass:
 
     # -- jobs ahead of their turn ------------------------------------------------------------------------
 
-    def candidates(self, entries: list[Ranked], again: list[Again]) -> None:
-        """Starts what fits beside the promises."""
+    def candidates(self, entries: list[Ranked], again: list[Again]) -> tuple[int, ...]:
+        """Starts what fits beside the promises. If it is cut: the lanes that have not been refused."""
         shortest = self.policy.backfill.order is CandidateOrder.SHORTEST
         turns = [(e[4], *e[1:]) for e in entries] if shortest else entries
         for turn, submit, job_id, line in again:
@@ -313,6 +324,7 @@ class _Pass:
                 if not shortest:
                     order = rank(self.policy, self.pool, lane, job, now)
                 heappush(turns, (order, job.submit_ms, job.id, units, estimate, lane, line))
+        return tuple([turn[5].serial for turn in turns])
 
     # -- what both do ------------------------------------------------------------------------------------
 
@@ -323,7 +335,7 @@ class _Pass:
         end = self.now + line.lane.estimate_ms
         cycle.starts.append(JobStarted(self.now, task, attempt, end, self._names(chosen), backfilled))
         if len(cycle.starts) >= self.policy.cycle.starts_max:
-            cycle.cut = "starts"
+            cycle.cut = CUT_BY_STARTS + self.pool.name
 
     def _names(self, chosen: Chosen) -> Placement:
         names = self.pool.names

@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass, field
 
 from tidegate.core.place import Placer, Ranked
-from tidegate.model.jobs import Job
+from tidegate.model.jobs import Job, Shape
 from tidegate.model.policy import PolicySpec
 from tidegate.policy.order import AGED, moves_with_time, rank
 from tidegate.world.lanes import Lane
@@ -29,10 +29,22 @@ def _submit(job: Job) -> int:
 class Ranking:
     """The lanes of one pool, by rank of their heads."""
 
+    capacity: list[int]  # of the pool, which ranks may be measured by
     entries: list[Ranked] = field(default_factory=list)
     known: dict[int, Ranked] = field(default_factory=dict)  # by serial of the lane
     by_age: list[Ageing] = field(default_factory=list)  # sorted
     ageing: dict[int, Ageing] = field(default_factory=dict)  # by serial of the lane
+    cursors: dict[Shape, int] = field(default_factory=dict)  # first fit: no row below holds a chunk now
+
+    def room_came(self, freed: set[int] | None) -> None:
+        """Cursors go back to the lowest row with more room than when they moved; None: it may be any."""
+        if freed is None:
+            self.cursors.clear()
+        elif freed:
+            lowest = min(freed)
+            for shape, row in self.cursors.items():
+                if row > lowest:
+                    self.cursors[shape] = lowest
 
     def update(self, policy: PolicySpec, pool: Pool, lane: Lane, now: int) -> None:
         old = self.known.pop(lane.serial, None)
@@ -67,12 +79,13 @@ class Ranking:
 
 @dataclass(slots=True)
 class Settled:
-    """How a full pass over a pool ended: everything that waits was refused under this placer."""
+    """How a full pass over a pool ended: everything that waits, but for some lanes, was refused under this placer."""
 
     placer: Placer
     last_refused: Order | None  # of the last job refused in its turn
     room_for_promises: bool  # fewer promises were given than the policy allows
     strict: bool  # nobody goes ahead of the last refused
+    untried: tuple[int, ...]  # serials of lanes that the pass was cut before: all others were refused
 
 
 class Memo:
@@ -96,8 +109,8 @@ class Memo:
     def ranking(self, policy: PolicySpec, pool: Pool, now: int) -> tuple[Ranking, bool]:
         """The lanes in order as of now, and whether the order of what waited before is unchanged."""
         ranking = self.rankings.get(pool.name)
-        if ranking is None or pool.freed is None or self.moving:
-            ranking = self.rankings[pool.name] = Ranking()
+        if ranking is None or ranking.capacity is not pool.capacity or self.moving:
+            ranking = self.rankings[pool.name] = Ranking(pool.capacity)
             for lane in pool.lanes.values():
                 ranking.update(policy, pool, lane, now)
             return ranking, False

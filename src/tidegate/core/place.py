@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tidegate.model.jobs import Shape
 from tidegate.model.policy import FitBy
 from tidegate.policy.fit import scores
 from tidegate.world.draft import ColumnDraft, CountedDraft, Level, Rows, chunks_of, holds_chunk
@@ -53,8 +54,8 @@ class Placer(Protocol):
         ...
 
 
-def placer_for(pool: Pool, by: FitBy, now: int) -> Placer:
-    return CountedPlacer(pool, by, now) if pool.counted else ColumnPlacer(pool, by, now)
+def placer_for(pool: Pool, by: FitBy, now: int, cursors: dict[Shape, int] | None = None) -> Placer:
+    return CountedPlacer(pool, by, now) if pool.counted else ColumnPlacer(pool, by, now, cursors)
 
 
 NO_ROWS: Chosen = ((), ())
@@ -136,11 +137,13 @@ class ColumnPlacer:
     __slots__ = ("by", "draft", "pool", "refused", "rows", "shut")
     counted = False
 
-    def __init__(self, pool: Pool, by: FitBy, now: int) -> None:
+    def __init__(self, pool: Pool, by: FitBy, now: int, cursors: dict[Shape, int] | None = None) -> None:
         self.pool = pool
         self.by = by
         self.rows = len(pool.names)
         self.draft = ColumnDraft(pool, now)
+        if cursors is not None:
+            self.draft.levels[0].cursors = cursors  # of earlier passes: room has only shrunk since
         # What was refused is not looked for again, for room only shrinks within a pass:
         self.shut: set[int] = set()  # serials of lanes,
         self.refused: list[tuple[int, Need]] = []  # and (until, chunk): no row holds the chunk so long

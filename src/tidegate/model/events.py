@@ -198,6 +198,10 @@ class PolicyChanged(Value, frozen=True, gc=False, tag=True):
     policy: PolicySpec
 
 
+CUT_BY_STARTS = "starts in "
+CUT_BY_TRIALS = "trials"
+
+
 class Promise(Value, frozen=True, gc=False):
     """A waiting task starts by then, there, as long as limits hold and no node is lost."""
 
@@ -213,7 +217,7 @@ class CycleRan(Value, frozen=True, gc=False, tag=True):
     number: int
     policy: int
     kernel: int
-    cut: str  # "": ran to its end; else the count that ran out
+    cut: str  # "": ran to its end; else CUT_BY_TRIALS, or CUT_BY_STARTS and the pool in which that count ran out
     promised: tuple[Promise, ...] = ()  # new or changed
     withdrawn: tuple[int, ...] = ()  # tasks that hold a promise no more
 

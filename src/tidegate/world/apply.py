@@ -95,12 +95,23 @@ def _cycle_ran(world: World, event: ev.CycleRan) -> None:
         world.pools[world.jobs[promise.task >> ARRAY_BITS].pool].promised[promise.task] = None
     for task in event.withdrawn:
         promise_over(world, world.pools[world.jobs[task >> ARRAY_BITS].pool], task)
+    if event.cut:
+        _cycle_cut(world, event.cut)
+        return
     for pool in world.stirred.values():
         pool.settle()
-        if event.cut:
-            pool.freed = None
-    if not event.cut:
-        world.stirred.clear()
+    world.stirred.clear()
+
+
+def _cycle_cut(world: World, cut: str) -> None:
+    """Pools are looked at in order of name: those before the one where the count ran out are done, it is begun."""
+    if not cut.startswith(ev.CUT_BY_STARTS):
+        return
+    last = cut.removeprefix(ev.CUT_BY_STARTS)
+    for pool in [pool for pool in world.stirred.values() if pool.name <= last]:
+        pool.settle()
+        if pool.name != last:
+            del world.stirred[pool.name]
 
 
 # -- jobs --------------------------------------------------------------------------------------------------

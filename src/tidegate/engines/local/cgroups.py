@@ -115,7 +115,7 @@ def mounts(proc: str = "/proc/self") -> list[Mount]:
 class Cgroups:
     """All places of one keeper. `record` names the directories it made, so that its successor finds them."""
 
-    def __init__(self, name: str, record: str, hierarchies: list[Mount] | None = None) -> None:
+    def __init__(self, name: str, record: str, hierarchies: list[Mount]) -> None:
         self.name = name
         self.record = record
         self.notes: list[str] = []
@@ -127,7 +127,7 @@ class Cgroups:
         self.serial = 0
         self.has_kill = False
         self.counts_cpu = ""
-        self._find(mounts() if hierarchies is None else hierarchies)
+        self._find(hierarchies)
 
     # -- what the machine allows, once -------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ encode = msgspec.json.encode
 
 
 class LocalEngine:
-    """`devices` are the GPUs of each node; a node without any has none to give."""
+    """`devices` are the GPUs of each node; a node without any has none to give. Without `cgroups` no limit holds."""
 
     def __init__(
         self,
@@ -65,6 +65,8 @@ class LocalEngine:
         nodes: Sequence[Node],
         devices: Mapping[str, Sequence[str]] | None = None,
         launcher: Path | None = None,
+        *,
+        cgroups: bool = True,
     ) -> None:
         self.home = home.resolve()
         self.nodes = tuple(nodes)
@@ -74,7 +76,7 @@ class LocalEngine:
             place.mkdir(parents=True, exist_ok=True)
             place.chmod(mode)  # a job's user goes through, and looks around nowhere
         spread(self.home / "output")
-        self.link = Link(self.home, launcher or find_launcher())
+        self.link = Link(self.home, launcher or find_launcher(), cgroups=cgroups)
         self.users = Users()
         self.heard: list[Key] = []  # ends that the last `reports` gave
         self.own: list[Report] = []  # what needs no keeper to be known
@@ -142,10 +144,11 @@ class LocalEngine:
 
     def _launch(self, launch: Launch, now: int) -> None:
         key, job, work = (launch.task, launch.attempt), launch.job, launch.job.spec.work
+        if work is None or not (work.argv or work.script):
+            self.own.append(Ended(*key, Outcome.FAILED, CANNOT_RUN, why="the job has no command"))
+            return
         try:
             user = self.users.find(job.spec.user, now)
-            if work is None or not (work.argv or work.script):
-                raise UserError("the job has no command")
             argv = [*self._script(key, job, work, user), *work.argv]
         except UserError as error:
             self.own.append(Ended(*key, Outcome.FAILED, CANNOT_RUN, why=str(error)))
@@ -251,7 +254,7 @@ class LocalEngine:
             aside = path.with_suffix(".new")
             aside.unlink(missing_ok=True)
             fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700)
-            with open(fd, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            with os.fdopen(fd, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
                 file.write(work.script)
                 if user.ids is not None:
                     os.fchown(fd, user.ids[0], user.ids[1])

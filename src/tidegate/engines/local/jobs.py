@@ -263,7 +263,7 @@ class Run(Process):
         self.end = End(*self.key, COMPLETED if code == 0 else FAILED, code, signal, used)
         if self.code:
             outcome, code = (REFUSED, 0) if self.code == MACHINE_FAULT else (FAILED, self.code)
-            self.end = End(*self.key, outcome, code, why=self.why)
+            self.end = End(*self.key, outcome, code, 0, used, self.why)
         self.leaving_since = now
         self.leave(now, first=True)
 
@@ -291,12 +291,15 @@ class Run(Process):
     def _judge(self) -> None:
         """What the limits have to say about how it ended."""
         cgroups, place, end = self.jobs.cgroups, self.place, self.end
-        if place is not None and end.used != NOT_KNOWN:
+        if place is not None and place.memory:
             cpu_ms, peak_kib, read_kib, written_kib = end.used
-            cpu_ms, peak = max(cpu_ms, cgroups.cpu_ms(place)), cgroups.peak_kib(place)
+            peak = cgroups.peak_kib(place)
             end = end._replace(used=(cpu_ms, peak if peak >= 0 else peak_kib, read_kib, written_kib))
             if not self.outcome and cgroups.out_of_memory(place, end.signal):
                 self.outcome = OUT_OF_MEMORY
+        if place is not None and cgroups.counts_cpu:
+            cpu_ms, peak_kib, read_kib, written_kib = end.used
+            end = end._replace(used=(max(cpu_ms, cgroups.cpu_ms(place)), peak_kib, read_kib, written_kib))
         if self.outcome and end.outcome != REFUSED:
             end = end._replace(outcome=self.outcome, why=end.why or WHY.get(self.outcome, ""))
         self.end = end

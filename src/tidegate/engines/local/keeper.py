@@ -1,14 +1,14 @@
 """The keeper: a small process that outlives the server, starts its jobs and knows how each of them ended.
 
-Run as `python -I -S -E -c BOOT HOME LAUNCHER`; one a home, which a lock decides. It serves one connection at a
+Run as `python -I -S -E -c BOOT HOME LAUNCHER [without-cgroups]`; one a home, which a lock decides. It serves one connection at a
 time and reads the old one to its end before the next, so what a killed server said comes before what its
 successor says. Both sides speak JSON, one object a line; docs/decisions/0011-keeper.md lists them.
 """
 
 import errno
 import fcntl
+import gc
 import json
-import json.scanner
 import os
 import signal
 import socket
@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tidegate.engines.local.cgroups import Cgroups
+from tidegate.engines.local.cgroups import Cgroups, Mount, mounts
 from tidegate.engines.local.jobs import Jobs
 from tidegate.engines.local.notices import Notices
 from tidegate.engines.local.poll import Poll, clock_ms
@@ -33,19 +33,21 @@ LOG_MAX = 1 << 20
 IDLE_MS_MAX = 60_000
 RETRY_MS = 1_000
 FAULTS_MAX = 1_000
+GC_AFTER = 20_000
 READY = 3
 LOCKED = 17
+WITHOUT_CGROUPS = "without-cgroups"
 OOM_SCORE = "/proc/self/oom_score_adj"
 OOM_ADJUST = -900
 
 Message = dict[str, Any]
 
-scan = json.scanner.make_scanner(json.JSONDecoder())
+scan: Callable[[str, int], tuple[Any, int]] = vars(json.JSONDecoder())["scan_once"]
 """What `json.loads` comes to in the end, without a fifth of a job's time in Python on the way."""
 
 
 class Keeper:
-    def __init__(self, home: str, program: str) -> None:
+    def __init__(self, home: str, program: str, hierarchies: list[Mount]) -> None:
         self.home = home
         self.place = f"{home}/keeper"
         self.poll = Poll()
@@ -54,7 +56,7 @@ class Keeper:
         if lost:
             log(f"{lost} attempts of an earlier keeper are lost")
         status = os.stat(home)
-        self.cgroups = Cgroups(f"tidegate-{status.st_dev:x}-{status.st_ino:x}", f"{self.place}/cgroups")
+        self.cgroups = Cgroups(f"tidegate-{status.st_dev:x}-{status.st_ino:x}", f"{self.place}/cgroups", hierarchies)
         self.starts = Starts(self.poll, program, spared_from_oom())
         self.jobs = Jobs(self.poll, self.starts, self.records, self.cgroups, self.say)
         self.notices = Notices(self.poll, self.starts, self.say)
@@ -319,7 +321,7 @@ def log(text: str) -> None:
         pass
 
 
-def main(home: str, program: str) -> None:
+def main(home: str, program: str, cgroups: str = "") -> None:
     """Descriptor 3 tells who started us: closed without a word is ready, else what is wrong."""
     try:
         os.set_inheritable(READY, False)
@@ -332,9 +334,11 @@ def main(home: str, program: str) -> None:
             sys.exit(LOCKED)
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-        keeper = Keeper(home, program)
+        keeper = Keeper(home, program, [] if cgroups == WITHOUT_CGROUPS else mounts())
     except OSError as error:
         os.write(READY, f"{error.strerror}: {error.filename or home}".encode())
         sys.exit(1)
     os.close(READY)
+    gc.freeze()
+    gc.set_threshold(GC_AFTER)  # what a job leaves is freed without it
     keeper.run()

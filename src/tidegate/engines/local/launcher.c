@@ -5,7 +5,7 @@
  * reaps it and loses nothing when the launcher dies. What can hang or fail, from the claim to the exec, happens in
  * the forked child.
  *
- *   launcher                        frames on descriptor 3, replies on descriptor 4, both from the keeper
+ *   launcher OOM                    frames on descriptor 3, replies on descriptor 4, both from the keeper
  *   launcher --keeper PROGRAM ...   becomes PROGRAM, as the parent of all orphans below it
  *
  * A frame is three numbers in native order (length of the rest of the frame, count of arguments, count of
@@ -14,6 +14,7 @@
  *   serial  record  name  keeper-pid  oom  count-of-cgroups  cgroup.procs...        from the keeper
  *   uid  gid  groups  umask  cwd  output  errors  append  stdin  stdout  stderr  argv...      from the server
  *
+ * `oom` is what oom_score_adj is set back to; here it is said once, to the launcher, and its children inherit it.
  * An empty string is "none" or "leave as it is". Replies: "+SERIAL PID", "=SERIAL" (claimed before, nothing was
  * started), "-SERIAL WHY" (no process could be made), "!SERIAL CODE WHY" from the process itself. A code of 125 is the machine's fault, 126 and 127 are the job's.
  */
@@ -167,9 +168,10 @@ static void run(char **argv, char **environment)
 static _Noreturn void job(char **arg, char **environment)
 {
 	serial = arg[0];
-	const char *oom = arg[4];
 	long groups_to_join = atol(arg[5]);
 	setsid();
+	if (*arg[4])
+		write_to("/proc/self/oom_score_adj", arg[4], "reset");
 	if (*arg[1])
 		claim(arg[1], arg[2], atol(arg[3]));
 	for (arg += 6; groups_to_join > 0; groups_to_join--)
@@ -179,8 +181,6 @@ static _Noreturn void job(char **arg, char **environment)
 	mode_t mask = (mode_t)strtol(arg[3], NULL, 8);
 	char *output = arg[5], *errors = arg[6];
 	int append = *arg[7] == '1';
-	if (*oom)
-		write_to("/proc/self/oom_score_adj", oom, "reset");
 	if (*output) {
 		int fd = open_output(output, append, uid, gid);
 		put(fd, 1);
@@ -281,6 +281,8 @@ int main(int count, char **argument)
 		execv(argument[2], argument + 2);
 		return CANNOT_RUN;
 	}
+	if (count > 1 && *argument[1])
+		write_to("/proc/self/oom_score_adj", argument[1], "reset");
 	if (fcntl(REQUESTS, F_SETFD, FD_CLOEXEC) < 0 || fcntl(REPLIES, F_SETFD, FD_CLOEXEC) < 0)
 		return 2;
 	serve();

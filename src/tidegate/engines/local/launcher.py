@@ -21,7 +21,7 @@ NO_ROOM = frozenset(
 PR_SET_CHILD_SUBREAPER = 36
 
 
-class Failure(Exception):
+class FailureError(Exception):
     def __init__(self, code: int, doing: str, what: str, error: OSError) -> None:
         super().__init__(f"cannot {doing} {what}: {os.strerror(error.errno or 0)}")
         self.code = MACHINE if error.errno in NO_ROOM else code
@@ -36,11 +36,12 @@ def claim(record: str, name: str, keeper: int) -> None:
     line = f"c {name} {os.getpid()} {time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000}\n".encode()
     try:
         fd = os.open(record, os.O_WRONLY | os.O_APPEND)
-        if os.write(fd, line) < len(line):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = os.write(fd, line)
         os.close(fd)
     except OSError as error:
-        raise Failure(MACHINE, "write", record, error) from None
+        raise FailureError(MACHINE, "write", record, error) from None
+    if written < len(line):
+        raise FailureError(MACHINE, "write", record, OSError(errno.ENOSPC, "")) from None
     if os.getppid() != keeper:
         os._exit(MACHINE)
 
@@ -51,7 +52,7 @@ def write_to(path: str, text: bytes, doing: str) -> None:
         os.write(fd, text)
         os.close(fd)
     except OSError as error:
-        raise Failure(MACHINE, doing, path, error) from None
+        raise FailureError(MACHINE, doing, path, error) from None
 
 
 def make_directories(path: str) -> None:
@@ -79,7 +80,7 @@ def open_output(path: str, append: bool, uid: int, gid: int) -> int:
         if uid >= 0:
             os.fchown(fd, uid, gid)
     except OSError as error:
-        raise Failure(MACHINE, "open the output", path, error) from None
+        raise FailureError(MACHINE, "open the output", path, error) from None
     return fd
 
 
@@ -87,7 +88,7 @@ def open_theirs(path: str, flags: int, doing: str) -> int:
     try:
         return os.open(path, flags | os.O_NOCTTY, 0o666)
     except OSError as error:
-        raise Failure(CANNOT_RUN, doing, path, error) from None
+        raise FailureError(CANNOT_RUN, doing, path, error) from None
 
 
 def become(uid: int, gid: int, groups: str) -> None:
@@ -96,7 +97,7 @@ def become(uid: int, gid: int, groups: str) -> None:
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
     except OSError as error:
-        raise Failure(MACHINE, "become", "the job's user", error) from None
+        raise FailureError(MACHINE, "become", "the job's user", error) from None
 
 
 def redirect(stdin: str, stdout: str, stderr: str, append: bool, *, together: bool) -> None:
@@ -122,8 +123,10 @@ def run(argv: list[str]) -> None:
             os.execve("/bin/sh", ["/bin/sh", *argv], environment)
         code = NOT_FOUND if error.errno in {errno.ENOENT, errno.ENOTDIR} else CANNOT_RUN
         if code == NOT_FOUND and "/" in argv[0] and os.access(argv[0], os.F_OK):
-            raise Failure(CANNOT_RUN, "find the interpreter that the first line names of", argv[0], error) from None
-        raise Failure(code, "run", argv[0], error) from None
+            raise FailureError(
+                CANNOT_RUN, "find the interpreter that the first line names of", argv[0], error
+            ) from None
+        raise FailureError(code, "run", argv[0], error) from None
 
 
 def job(arguments: list[str]) -> None:
@@ -148,7 +151,7 @@ def job(arguments: list[str]) -> None:
     try:
         os.chdir(cwd)
     except OSError as error:
-        raise Failure(CANNOT_RUN, "go to the directory", cwd, error) from None
+        raise FailureError(CANNOT_RUN, "go to the directory", cwd, error) from None
     redirect(stdin, stdout, stderr, append == "1", together=not errors)
     run(argv)
 
@@ -170,7 +173,7 @@ def main() -> None:
     os.set_inheritable(REPLIES, False)
     try:
         job(sys.argv[1:])
-    except Failure as failure:
+    except FailureError as failure:
         reply(f"!{sys.argv[1]} {failure.code} {failure}")
         os._exit(failure.code)
 

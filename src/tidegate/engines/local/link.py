@@ -21,6 +21,7 @@ READS_MAX: Final = 64
 RETRY_MS_MIN: Final = 20
 RETRY_MS_MAX: Final = 10_000
 STARTING_MS_MAX: Final = 30_000
+WITHOUT_CGROUPS: Final = "without-cgroups"
 MODULE: Final = "tidegate.engines.local.keeper"
 BOOT: Final = f"import sys; sys.path.insert(0, sys.argv.pop(1)); import {MODULE} as keeper; keeper.main(*sys.argv[1:])"
 ROOT: Final = str(Path(__file__).parents[3])
@@ -78,8 +79,9 @@ Message = Hello | Launched | Ended | Notified | Inventory | Trouble | Staying
 
 
 class Link:
-    def __init__(self, home: Path, launcher: Path) -> None:
+    def __init__(self, home: Path, launcher: Path, *, cgroups: bool) -> None:
         self.home = home
+        self.options = [] if cgroups else [WITHOUT_CGROUPS]
         self.launcher = launcher
         self.epoll = select.epoll()
         self.socket: socket.socket | None = None
@@ -224,6 +226,7 @@ class Link:
             if self.launcher.suffix == ".py":
                 program = [sys.executable, "-I", "-S", "-E", *program]
             bare = [sys.executable, "-I", "-S", "-E", "-c", BOOT, ROOT, str(self.home), str(self.launcher)]
+            bare += self.options
             self.child = os.posix_spawn(
                 program[0],
                 [*program, "--keeper", *bare],

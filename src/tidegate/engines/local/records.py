@@ -137,10 +137,13 @@ class Records:
         """What is new goes to disk. False: it could not, and is to be tried again."""
         while self.unwritten:
             number = self.unwritten[0][0]
-            ends = [end for other, end in self.unwritten if other == number]
-            if not self._append(number, "".join([end.line() for end in ends]).encode()):
+            lines = [end.line() for other, end in self.unwritten if other == number]
+            if not self._append(number, "".join(lines).encode()):
                 return False
-            self.unwritten = [(other, end) for other, end in self.unwritten if other != number]
+            if len(lines) == len(self.unwritten):
+                self.unwritten.clear()
+            else:
+                self.unwritten = [(other, end) for other, end in self.unwritten if other != number]
         self.trouble = ""
         return True
 

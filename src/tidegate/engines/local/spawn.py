@@ -45,8 +45,10 @@ class Entries:
 class Launcher:
     """Hands orders over and gives back a serial number for each; what became of them comes as replies."""
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, oom: str) -> None:
         self.program = program
+        self.oom = oom  # what a job's oom_score_adj is set back to; "" where it needs no setting
+        self.keeper = os.getpid()
         self.serial = 0
         self.pid = 0
         self.pending = bytearray()
@@ -66,7 +68,7 @@ class Launcher:
         high = [fcntl.fcntl(end.fileno(), fcntl.F_DUPFD_CLOEXEC, 10) for end in (requests, theirs)]
         self.pid = os.posix_spawn(
             self.program,
-            ["tidegate-launcher"],
+            ["tidegate-launcher", self.oom],
             {},
             file_actions=(
                 (os.POSIX_SPAWN_DUP2, high[0], REQUESTS),
@@ -82,14 +84,16 @@ class Launcher:
         theirs.close()
         self.requests = ours
 
-    def start(self, ours: list[str], theirs: list[str], shared: Entries, own: Entries) -> int:
+    def start(
+        self, record: tuple[str, str], joins: tuple[str, ...], theirs: list[str], shared: Entries, own: Entries
+    ) -> int:
         """The serial number of what goes out with the next `flush`. OSError, BadOrderError: nothing starts.
 
-        `ours` are the words from the record's path on that the keeper gives, `theirs` the server's; launcher.c
-        lists both.
+        `theirs` are the words that the server gives; launcher.c lists all.
         """
         self.serial += 1
-        words = [str(self.serial), *ours, *theirs]
+        oom = self.oom if self.requests is None else ""
+        words = [str(self.serial), *record, str(self.keeper), oom, str(len(joins)), *joins, *theirs]
         text = packed(words, "an argument or a path")
         if self.requests is not None:
             length, count = len(text) + len(shared.packed) + len(own.packed), shared.count + own.count
@@ -121,17 +125,20 @@ class Launcher:
             self.pending.clear()  # it is dead: what was in it comes back as never started
         return True
 
-    def hear(self) -> list[str] | None:
+    def hear(self, at_most: int = 1 << 30) -> list[str] | None:
         """Replies so far; None when launcher and all that it forked have let go of the socket."""
         heard, self.told = self.told, []
         try:
-            while reply := self.replies.recv(REPLY_MAX):
+            while len(heard) < at_most:
+                reply = self.replies.recv(REPLY_MAX)
+                if not reply:
+                    return heard or None
                 heard.append(reply.decode(errors="replace"))
         except BlockingIOError:
-            return heard
-        except OSError:
             pass
-        return heard or None
+        except OSError:
+            return heard or None
+        return heard
 
     def close(self) -> None:
         for end in (self.requests, self.replies, self.theirs):

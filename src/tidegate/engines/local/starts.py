@@ -49,8 +49,7 @@ class Starts:
     def __init__(self, poll: Poll, program: str, oom: str) -> None:
         self.poll = poll
         self.program = program
-        self.oom = oom  # what a job's oom_score_adj is set back to; "" where it needs no setting
-        self.pid = str(os.getpid())
+        self.oom = oom
         self.launcher: Launcher | None = None
         self.launchers: dict[int, Launcher] = {}  # by number, the dead ones too until nobody holds their socket
         self.number = 0
@@ -67,8 +66,7 @@ class Starts:
     ) -> None:  # fmt: skip
         """OSError or BadOrderError: nothing was started, and nothing will be told of it."""
         launcher = self.launcher or self._new_launcher()
-        ours = [*record, self.pid, self.oom, str(len(joins)), *joins]
-        process.order = (self.number, launcher.start(ours, theirs, shared, own))
+        process.order = (self.number, launcher.start(record, joins, theirs, shared, own))
         self.ordered[process.order] = process
         self.unborn += 1
         if not self.hearing:
@@ -83,7 +81,7 @@ class Starts:
             self.poll.when_writable(launcher.requests.fileno(), None if done else self.hand_over)
 
     def _new_launcher(self) -> Launcher:
-        launcher = Launcher(self.program)
+        launcher = Launcher(self.program, self.oom)
         self.number += 1
         number = self.number
         self.launcher = self.launchers[number] = launcher
@@ -99,9 +97,9 @@ class Starts:
         if self.hearing:
             self.poll.at(now + HEARD_AFTER_MS, self.hear_all, self)
 
-    def _hear(self, number: int, now: int) -> None:
+    def _hear(self, number: int, now: int, at_most: int = 1 << 30) -> None:
         launcher = self.launchers.get(number)
-        replies = [] if launcher is None else launcher.hear()
+        replies = [] if launcher is None else launcher.hear(at_most)
         if replies is None:
             self._let_go(number, now)
             return
@@ -194,7 +192,7 @@ class Starts:
             process = self.by_pid.get(pid)
             if process is None and self.unborn:
                 for number in list(self.launchers):
-                    self._hear(number, now)
+                    self._hear(number, now, self.unborn)
                 process = self.by_pid.get(pid)
             if process is not None:
                 trees.send_group(pid, KILL)
