@@ -14,6 +14,7 @@ BENCHES = {
     "cycle": "full_cycle",
     "replay-pool": "vs_loop",
     "million": "million",
+    "restart": "restart",
     "replay-nodes": "vs_accasim",
     "live-cpu": "live_cpu",
     "live-drain": "live_drain",

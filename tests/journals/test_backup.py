@@ -9,7 +9,7 @@ import pytest
 
 from tests.journals.kit import ending, events_of, job_of
 from tests.journals.test_sqlite import write_format_1
-from tidegate.journals.backup import JOURNAL, LOCK, backup, inspect, restore
+from tidegate.journals.backup import JOURNAL, KEEPER, KEEPER_LOCK, LOCK, backup, inspect, restore
 from tidegate.journals.pruning import Keep, Pruner
 from tidegate.journals.sqlite import SqliteJournal
 from tidegate.ports import JournalError
@@ -123,6 +123,20 @@ def test_a_running_server_keeps_its_home(home: Path, tmp_path: Path):
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(JournalError, match=r"a server runs on this home; stop it first \(tide down\)"):
             restore(tmp_path / "backup.db", home, force=True)
+
+
+def test_what_the_keeper_knew_goes_aside_and_a_live_one_keeps_its_home(home: Path, tmp_path: Path):
+    """Ids after the backup are given again: the end of another job 6 must not be told of the new one."""
+    backup(written(home, 5).path, tmp_path / "backup.db")
+    (home / KEEPER).mkdir()
+    (home / KEEPER / "exits").write_text("of job 6")
+    with (home / KEEPER / KEEPER_LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(JournalError, match="its keeper still runs"):
+            restore(tmp_path / "backup.db", home, force=True)
+    restore(tmp_path / "backup.db", home)
+    assert not (home / KEEPER).exists()
+    assert (home / "keeper.old-1" / "exits").read_text() == "of job 6"
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,11 @@ from tidegate.ports import JournalError
 
 JOURNAL = "journal.db"
 LOCK = "server.lock"
+KEEPER = "keeper"
+KEEPER_LOCK = "lock"
+KEEPER_RUNS = (
+    "its keeper still runs, with jobs or for a minute after the last; let them end, or cancel them, then try again"
+)
 GROUPS_AT_ONCE = 64
 ASIDE_MAX = 10_000
 
@@ -127,13 +132,20 @@ class Restored:
 
 
 def restore(source: Path, home: Path, *, force: bool = False) -> Restored:
-    """The home goes on from the backup. Refused while a server runs there, and, unless forced, where the home has
-    events that the backup has not. Raises JournalError; the home is then as it was."""
+    """The home goes on from the backup. Refused while a server or a keeper runs there, and, unless forced, where the
+    home has events that the backup has not. Raises JournalError; the home is then as it was.
+
+    What the keeper knows is put aside as well: the ids after the backup are given again, to other jobs, and it would
+    tell of those that had them first.
+    """
     found = inspect(source)
     with explaining(home):
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
     journal = home / JOURNAL
-    with _no_server(home):
+    with (
+        _alone(home / LOCK, f"{home}: a server runs on this home; stop it first (tide down)"),
+        _alone(home / KEEPER / KEEPER_LOCK, f"{home}: {KEEPER_RUNS}"),
+    ):
         if journal.exists() and not force:
             _must_not_be_newer(journal, source, found)
         new = beside(journal, f".restoring-{os.getpid()}")
@@ -141,6 +153,8 @@ def restore(source: Path, home: Path, *, force: bool = False) -> Restored:
             with explaining(journal):
                 _unpack(source, new, journal)
                 aside = _put_aside(journal)
+                if (home / KEEPER).exists():
+                    (home / KEEPER).rename(_free_name(home / KEEPER))
                 new.replace(journal)
                 snapshots.sync_folder(home)
         finally:
@@ -150,13 +164,16 @@ def restore(source: Path, home: Path, *, force: bool = False) -> Restored:
 
 
 @contextmanager
-def _no_server(home: Path) -> Iterator[None]:
-    """Holds the lock that a server would hold."""
-    with explaining(home / LOCK), (home / LOCK).open("a+b") as lock:
+def _alone(file: Path, otherwise: str) -> Iterator[None]:
+    """Holds the lock that whoever runs there would hold. Where they never ran there is none, nor a place for it."""
+    if not file.parent.exists():
+        yield
+        return
+    with explaining(file), file.open("a+b") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise JournalError(f"{home}: a server runs on this home; stop it first (tide down)") from error
+            raise JournalError(otherwise) from error
         yield
 
 
@@ -196,14 +213,17 @@ def _put_aside(journal: Path) -> Path | None:
         return None
     with suppress(JournalError, sqlite3.Error), closing(open_writer(journal)) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # so that the file is all of it, unless it is damaged
-    for number in range(1, ASIDE_MAX):
-        aside = beside(journal, f".old-{number}")
-        if not aside.exists():
-            break
-    else:
-        raise JournalError(f"{journal.parent}: {ASIDE_MAX} old journals are kept here; remove some")
+    aside = _free_name(journal)
     aside.hardlink_to(journal)
     for ending in ("-wal", "-shm"):
         if beside(journal, ending).exists():
             beside(journal, ending).rename(beside(aside, ending))
     return aside
+
+
+def _free_name(path: Path) -> Path:
+    for number in range(1, ASIDE_MAX):
+        aside = beside(path, f".old-{number}")
+        if not aside.exists():
+            return aside
+    raise JournalError(f"{path.parent}: {ASIDE_MAX} old ones are kept here; remove some")
