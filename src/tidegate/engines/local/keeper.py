@@ -260,7 +260,7 @@ class Keeper:
             return
         self.records.tidy(idle=True)
         gone = not os.access(f"{self.place}/sock", os.F_OK)
-        if gone or (now - self.idle_since >= IDLE_MS_MAX and not self.records.unheard):
+        if gone or (now - self.idle_since >= IDLE_MS_MAX and not self.records.unwritten):
             self.cgroups.close()
             if not gone:
                 os.unlink(f"{self.place}/sock")
