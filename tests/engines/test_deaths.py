@@ -95,8 +95,7 @@ def test_a_server_killed_in_a_burst(servers: Servers, tmp_path: Path, seed: int)
         command = [sys.executable, "-m", "tests.engines.host", str(home), str(ran), str(announced[-1] + 1), "1000"]
         host = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
         assert host.stdout is not None
-        for _ in range(chance.randint(1, 60)):
-            announced.append(int(host.stdout.readline()))
+        announced += [int(host.stdout.readline()) for _ in range(chance.randint(1, 60))]
         host.kill()
         announced += [int(line) for line in host.stdout.read().split()]
         host.wait()
@@ -118,7 +117,7 @@ def test_spawning_does_not_depend_on_the_size_of_the_server(local: Local) -> Non
     ballast = bytearray(64 << 20)
     local.run("true")
     assert {pid for pid, it in everyone().items() if it.parent == os.getpid()} == before
-    assert len(ballast)
+    assert ballast
 
 
 # -- the keeper -------------------------------------------------------------------------------------------
@@ -178,8 +177,7 @@ def test_a_keeper_killed_in_a_burst(servers: Servers, tmp_path: Path, seed: int)
     for at, (key, job) in enumerate(waiting.items()):
         if at in kill_at:
             kill(local.keeper)
-            seen = len(local.of(Inventory))
-            local.wait_for(lambda seen=seen: len(local.of(Inventory)) > seen)
+            wait_for_another(local)
         local.launch(job)
         assert key[1] == 1
         local.hear(0)
@@ -202,6 +200,11 @@ def test_a_keeper_killed_in_a_burst(servers: Servers, tmp_path: Path, seed: int)
         else:
             assert told == {Outcome.LOST}
             assert times[task >> 20] <= 1, f"seed {seed}"
+
+
+def wait_for_another(local: Local) -> None:
+    seen = len(local.of(Inventory))
+    local.wait_for(lambda: len(local.of(Inventory)) > seen)
 
 
 def test_a_keeper_killed_again_and_again_leaves_no_cgroup(servers: Servers, tmp_path: Path) -> None:
