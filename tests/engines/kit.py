@@ -7,6 +7,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -91,12 +92,12 @@ class Local:
         end: Ended = self.wait_for(lambda: self.ends_of(key))[-1]
         return end
 
-    def refusal_of(self, key: Key) -> LaunchRefused:
-        ours = [report for report in self.of(LaunchRefused) if (report.task, report.attempt) == key]
-        return ours[-1] if ours else self.wait_for(lambda: self.hear() or self._refused(key))
+    def refusals_of(self, key: Key) -> list[LaunchRefused]:
+        return [report for report in self.of(LaunchRefused) if (report.task, report.attempt) == key]
 
-    def _refused(self, key: Key) -> LaunchRefused | None:
-        return next((report for report in self.of(LaunchRefused) if (report.task, report.attempt) == key), None)
+    def refusal_of(self, key: Key) -> LaunchRefused:
+        refusal: LaunchRefused = self.wait_for(lambda: self.refusals_of(key))[-1]
+        return refusal
 
     def started(self, key: Key) -> None:
         self.wait_for(lambda: [report for report in self.of(Launched) if (report.task, report.attempt) == key])
@@ -151,10 +152,8 @@ def wait_until_gone(pid: int) -> None:
         assert select.select([fd], [], [], until - time.monotonic())[0], f"process {pid} does not end"
     finally:
         os.close(fd)
-    try:
+    with suppress(ChildProcessError):  # somebody else's child
         os.waitpid(pid, 0)
-    except ChildProcessError:
-        pass  # somebody else's child
 
 
 def kill(pid: int) -> None:

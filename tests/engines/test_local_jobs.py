@@ -9,7 +9,7 @@ import pytest
 from tests.engines.kit import PYTHON, USER, Local
 from tidegate.engines.local.nodes import declare
 from tidegate.model.base import task_key
-from tidegate.model.engine import Ended, Launched, LaunchRefused, NodeSeen, Notified, Notify
+from tidegate.model.engine import Ended, Launch, Launched, LaunchRefused, NodeSeen, Notified, Notify
 from tidegate.model.jobs import Job, JobSpec, Outcome, Shape, amounts
 
 OF_THE_C_LIBRARY = 3 << 31
@@ -81,8 +81,8 @@ def test_attempts_after_the_first_append(either: Local) -> None:
 def test_paths_of_users_are_filled_in(either: Local, tmp_path: Path) -> None:
     (tmp_path / "in").write_text("what was asked\n")
     job = either.job(
-        "sh", "-c", "cat; echo no >&2", cwd=str(tmp_path), stdin="in", stdout="%x-%j-%a-%t-%u-100%%.txt", stderr="%n.err",
-        umask=0o077,
+        "sh", "-c", "cat; echo no >&2", cwd=str(tmp_path), stdin="in", stdout="%x-%j-%a-%t-%u-100%%.txt",
+        stderr="%n.err", umask=0o077,
     )  # fmt: skip
     either.end_of(either.launch(job))
     out = tmp_path / f"test-{job.id}-0-1-{USER}-100%.txt"
@@ -226,17 +226,11 @@ def test_a_gang_has_all_that_its_nodes_give(tmp_path: Path) -> None:
     try:
         job = local.job("sh", "-c", "echo $TIDE_NODES $TIDE_CPUS $CUDA_VISIBLE_DEVICES", gpus=1000)
         key = (task_key(job.id), 1)
-        local.engine.deliver([launch_on(local, job, "node1", "node2")], 0)
+        local.engine.deliver([Launch(*key, job, (("node1", 1), ("node2", 1)))], 0)
         local.end_of(key)
         assert local.output(job) == "node1,node2 2 0,1\n"
     finally:
         local.close()
-
-
-def launch_on(local: Local, job: Job, *nodes: str):
-    from tidegate.model.engine import Launch
-
-    return Launch(task_key(job.id), 1, job, tuple((node, 1) for node in nodes))
 
 
 def test_a_notice_is_run_once_and_told(either: Local, tmp_path: Path) -> None:

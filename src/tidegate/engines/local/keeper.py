@@ -1,8 +1,8 @@
 """The keeper: a small process that outlives the server, starts its jobs and knows how each of them ended.
 
-Run as `python -I -S -E -c BOOT HOME LAUNCHER [without-cgroups]`; one a home, which a lock decides. It serves one connection at a
-time and reads the old one to its end before the next, so what a killed server said comes before what its
-successor says. Both sides speak JSON, one object a line; docs/decisions/0011-keeper.md lists them.
+Run as `python -I -S -E -c BOOT HOME LAUNCHER [without-cgroups]`; one a home, which a lock decides. It serves one
+connection at a time and reads the old one to its end before the next, so what a killed server said comes before
+what its successor says. Both sides speak JSON, one object a line; docs/decisions/0011-keeper.md lists them.
 """
 
 import errno
@@ -260,7 +260,7 @@ class Keeper:
             return
         self.records.tidy(idle=True)
         gone = not os.access(f"{self.place}/sock", os.F_OK)
-        if gone or (now - self.idle_since >= IDLE_MS_MAX and not self.records.unheard):
+        if gone or (now - self.idle_since >= IDLE_MS_MAX and not self.records.unwritten):
             self.cgroups.close()
             if not gone:
                 os.unlink(f"{self.place}/sock")

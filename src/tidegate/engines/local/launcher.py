@@ -15,6 +15,7 @@ PREFIX = b"~"
 REPLIES = 4
 MACHINE, CANNOT_RUN, NOT_FOUND = 125, 126, 127
 DIRECTORIES_MADE_MAX = 4
+USUAL_PATH = b"/usr/bin:/bin"
 NO_ROOM = frozenset(
     {errno.ENOSPC, errno.EIO, errno.ENFILE, errno.EMFILE, errno.ENOMEM, errno.EAGAIN}
 )  # nobody's job is at fault, whoever's path it was
@@ -113,20 +114,29 @@ def redirect(stdin: str, stdout: str, stderr: str, append: bool, *, together: bo
 
 
 def run(argv: list[str]) -> None:
+    """`os.execvpe` would import a module first, which the job's user may not be allowed to read."""
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by this interpreter; the job would inherit it
         signal.signal(ignored, signal.SIG_DFL)
     environment = {name.removeprefix(PREFIX): value for name, value in os.environb.items() if name[:1] == PREFIX}
-    try:
-        os.execvpe(argv[0], argv, environment)
-    except OSError as error:
-        if error.errno == errno.ENOEXEC:
-            os.execve("/bin/sh", ["/bin/sh", *argv], environment)
-        code = NOT_FOUND if error.errno in {errno.ENOENT, errno.ENOTDIR} else CANNOT_RUN
-        if code == NOT_FOUND and "/" in argv[0] and os.access(argv[0], os.F_OK):
-            raise FailureError(
-                CANNOT_RUN, "find the interpreter that the first line names of", argv[0], error
-            ) from None
-        raise FailureError(code, "run", argv[0], error) from None
+    name = argv[0]
+    path = environment.get(b"PATH", USUAL_PATH).decode(errors="surrogateescape").split(":")
+    said = OSError(errno.ENOENT, "")
+    for place in [name] if "/" in name else [f"{directory or '.'}/{name}" for directory in path]:
+        try:
+            os.execve(place, argv, environment)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            if error.errno == errno.ENOEXEC:
+                os.execve("/bin/sh", ["/bin/sh", place, *argv[1:]], environment)
+            if error.errno != errno.EACCES:
+                raise FailureError(CANNOT_RUN, "run", name, error) from None
+            said = error
+    if said.errno == errno.EACCES:
+        raise FailureError(CANNOT_RUN, "run", name, said)
+    if "/" in name and os.access(name, os.F_OK):
+        raise FailureError(CANNOT_RUN, "find the interpreter that the first line names of", name, said)
+    raise FailureError(NOT_FOUND, "run", name, said)
 
 
 def job(arguments: list[str]) -> None:
