@@ -148,7 +148,9 @@ def greedy(local: Local, mib: int, **work: object) -> Key:
 
 
 def test_over_the_memory_limit_ends_that_job_and_no_other(limited: Local) -> None:
-    neighbour = limited.launch(limited.job(PYTHON, "-c", "import time; x = b'x' * (30 << 20); time.sleep(1000)", memory=64))
+    neighbour = limited.launch(
+        limited.job(PYTHON, "-c", "import time; x = b'x' * (30 << 20); time.sleep(1000)", memory=64)
+    )
     limited.started(neighbour)
     end = limited.end_of(greedy(limited, 200))
     assert (end.outcome, end.signal) == (Outcome.OUT_OF_MEMORY, 9)

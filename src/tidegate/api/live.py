@@ -25,8 +25,8 @@ WAITED_MAX_MS = 3_600_000
 """Looked at the clock at least so often, for a machine that slept."""
 COMMANDS_WAITING_MAX = 200_000
 BATCHES_WAITING_MAX = 100
-ALONE_A_TURN = 1000
-BATCH_SLICE = 250
+ALONE_A_TURN = 512
+BATCH_SLICE = 128
 """What a turn takes from the inbox; it bounds how long those who come meanwhile wait."""
 
 

@@ -76,17 +76,7 @@ class Service:
 
     def handle(self, request: Request) -> None:
         try:
-            found, word = self._find(request)
-            if request.peer is Peer.nobody():
-                request.peer = self.access.of_token(request.headers.get(b"authorization", b""))
-            if not request.peer.user:
-                raise RefusedError(401, "nobody is asking", "send a token: Authorization: Bearer TOKEN")
-            _, method, decoder = found
-            if decoder is None:
-                method(request, word) if word else method(request)
-                return
-            body = decoder.decode(request.body or b"{}")
-            method(request, body, word) if word else method(request, body)
+            self._answer(request)
         except RefusedError as refused:
             request.answer(refused.status, problem(refused.what, refused.cure))
         except MistakeError as mistake:
@@ -98,6 +88,18 @@ class Service:
         except Exception:  # noqa: BLE001  a bug must end one answer, not the server; the log has it whole
             traceback.print_exc()
             request.answer(500, problem("a mistake in tidegate itself", "please report it, with the server's log"))
+
+    def _answer(self, request: Request) -> None:
+        (_, method, decoder), word = self._find(request)
+        if request.peer is Peer.nobody():
+            request.peer = self.access.of_token(request.headers.get(b"authorization", b""))
+        if not request.peer.user:
+            raise RefusedError(401, "nobody is asking", "send a token: Authorization: Bearer TOKEN")
+        if decoder is None:
+            method(request, word) if word else method(request)
+        else:
+            body = decoder.decode(request.body or b"{}")
+            method(request, body, word) if word else method(request, body)
 
     def _find(self, request: Request) -> tuple[tuple[Route, Any, Any], str]:
         path = request.target.decode("latin-1")

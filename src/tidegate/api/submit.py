@@ -1,6 +1,5 @@
 """From the body of a submission to the command: every mistake is named by its field, with what to write instead."""
 
-import os.path
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -89,7 +88,7 @@ def command_of(body: SubmitBody, user: str) -> Submit:
 
 
 def _name_of(body: SubmitBody) -> str:
-    return os.path.basename(body.command[0])[:64] if body.command else "script"
+    return body.command[0].rpartition("/")[2][:64] if body.command else "script"
 
 
 @lru_cache(4096)

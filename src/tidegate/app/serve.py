@@ -128,6 +128,8 @@ class Server:
             self.aio.add_signal_handler(number, self.clock.stop)
         self.settle_policy()
         self.settle_nodes()
+        while self.inbox.next_at() is not None:
+            self.turn()  # so the first client finds nodes
         listening = self.aio.run_until_complete(self.listen())
         gc.collect()
         gc.freeze()

@@ -49,10 +49,11 @@ def demo() -> int:
             print(f"A server of its own in {home}: {NODES} declared nodes of {CPUS} cpus, policy `{POLICY}`.\n")
             play(client, groups)
             tell(client, groups)
-        return 0
     except KeyboardInterrupt:
         print("\nInterrupted: cancelling what runs.")
         return 130
+    else:
+        return 0
     finally:
         end(client, server)
         shutil.rmtree(home, ignore_errors=True)
