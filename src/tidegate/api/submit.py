@@ -109,7 +109,7 @@ def _shape(
     return Shape(
         chunk=tuple(sorted((name, amount) for name, amount in chunk.items() if amount)),
         count=nodes,
-        stack=False,
+        stack=nodes == 1,  # the same to one chunk, and then a pool of like jobs can be counted
         where=tuple(sorted(labels.items())),
     )
 
