@@ -20,7 +20,9 @@ from tidegate.model.jobs import (
 from tidegate.model.nodes import Node
 from tidegate.model.policy import (
     DEPTH_ALL,
+    PART_BITS,
     Backfill,
+    Bound,
     CandidateOrder,
     Cycle,
     Estimate,
@@ -31,6 +33,9 @@ from tidegate.model.policy import (
     Order,
     OrderBy,
     PolicySpec,
+    Queue,
+    Share,
+    Users,
 )
 
 CPU = 1000
@@ -61,8 +66,28 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
         Backfill(chooser.pick(DEPTHS), chooser.pick(tuple(CandidateOrder))),
         Fit(chooser.pick(tuple(FitBy))),
         Estimate(chooser.pick(tuple(EstimateFrom)), raise_steps_ms=(7, 20)),
-        {"urgent": JobClass(head_start_ms=25)},
+        {"urgent": JobClass(level=chooser.pick((0, 0, 1)), head_start_ms=25)},
+        queues_of(chooser) if one_in(chooser, 2) else {},
+        Share(chooser.pick((0, 50))),
         cycle,
+    )
+
+
+QUEUES = ("default", "a", "a/b", "a/c", "d")
+
+
+def queues_of(chooser: Chooser) -> dict[str, Queue]:
+    """Some of QUEUES: what the policy does not name is a queue of the root."""
+    return {name: _queue_of(chooser) for name in QUEUES if not one_in(chooser, 6)}
+
+
+def _queue_of(chooser: Chooser) -> Queue:
+    return Queue(
+        weight=chooser.integer(1, 3),
+        guarantee=chooser.pick(((), (Bound("cpus", 2 * CPU),), (Bound("cpus", CPU), Bound("memory", 4)))),
+        limit=chooser.pick(((), (), (Bound("cpus", 4 * CPU),), (Bound("cpus", part=1 << PART_BITS - 1),))),
+        users=chooser.pick(tuple(Users)),
+        user_limit=chooser.pick(((), (), (Bound("cpus", 3 * CPU),))),
     )
 
 
@@ -84,6 +109,7 @@ def spec_of(chooser: Chooser, pools: Sequence[str], *, even: bool = False, plain
         "limit_ms": chooser.pick(LIMITS),
         "pool": chooser.pick(pools),
         "klass": chooser.pick(("normal", "normal", "urgent")),
+        "queue": chooser.pick(QUEUES),
     }
     if not plain and one_in(chooser, 4):
         first = chooser.integer(0, 3)

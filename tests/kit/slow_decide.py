@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator
 from msgspec.structs import replace
 
 from tests.kit.slow_placer import Amounts, Chosen, chunks_on, place
+from tests.kit.slow_tree import SlowTree
 from tidegate.model.base import ARRAY_BITS, Value
 from tidegate.model.events import JobStarted, Placement, Promise
 from tidegate.model.jobs import Job
 from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import CandidateOrder, FitBy, OrderBy, PolicySpec
 from tidegate.policy import SHARE_BITS
+from tidegate.world.lanes import LaneKey
 from tidegate.world.world import World
 
 FIRST_OF_ALL = -(1 << 62)
@@ -103,8 +105,10 @@ def slow_decide(world: World, now: int) -> tuple[list[JobStarted], dict[int, Pro
     starts: list[JobStarted] = []
     promises = {task: promise for name, pool in world.pools.items() if name not in world.stirred
                 for task, promise in world.promises.items() if task in pool.promised}  # fmt: skip
+    tree = SlowTree(world, now)
     for name in sorted(world.stirred):
-        one = _Slow(world, name, now)
+        tree.shut.clear()
+        one = _Slow(world, name, now, tree)
         one.run()
         starts += one.starts
         promises |= one.promises
@@ -112,8 +116,10 @@ def slow_decide(world: World, now: int) -> tuple[list[JobStarted], dict[int, Pro
 
 
 class _Slow:
-    def __init__(self, world: World, pool: str, now: int) -> None:
+    def __init__(self, world: World, pool: str, now: int, tree: SlowTree) -> None:
         self.world, self.pool, self.now = world, pool, now
+        self.tree = tree
+        self.passed_by: set[LaneKey] = set()  # no room under the limits of their queues
         self.policy = world.policy
         self.room = Room(world, pool, now)
         self.starts: list[JobStarted] = []
@@ -126,16 +132,20 @@ class _Slow:
         tasks = sorted(waiting(self.world, self.pool), key=lambda found: self._turn(found[0]))
         if depth > 1:
             self._stand({task: job for job, task in tasks})
-        rest = []
         strict = depth == 0
-        for at, (job, task) in enumerate(tasks):
+        while tasks:
+            job, task = self.tree.next(tasks, self._rank)
             aged = self._rank(job) == FIRST_OF_ALL
             most = depth + (self.policy.order.aged_promises_max if aged else 0)
             may_promise = len(self.promises) < most
             if self.promises and not may_promise:
                 strict |= aged
-                rest = tasks[at:]
                 break
+            tasks.remove((job, task))
+            if not self.tree.has_room(job, aged=aged):
+                self.passed_by.add(self.world.lane_key(job))
+                tasks = [found for found in tasks if self.world.lane_key(found[0]) not in self.passed_by]
+                continue
             stood = self.standing.pop(task, None)
             if stood is not None:
                 self.room.booked.remove(stood)
@@ -150,9 +160,11 @@ class _Slow:
         for booking in self.standing.values():
             self.room.booked.remove(booking)
         if self.policy.backfill.order is CandidateOrder.SHORTEST:
-            rest.sort(key=lambda found: (found[0].estimate_ms, found[0].submit_ms, found[0].id))
-        for job, task in () if strict else rest:
-            if job.id not in self.passed:
+            tasks.sort(key=lambda found: (found[0].estimate_ms, found[0].submit_ms, found[0].id))
+        while tasks and not strict:
+            job, task = self.tree.next(tasks, self._rank)
+            tasks.remove((job, task))
+            if job.id not in self.passed and self.tree.has_room(job, aged=False):
                 self._start(job, task)
 
     def _stand(self, waits: dict[int, Job]) -> None:
@@ -194,6 +206,7 @@ class _Slow:
         if chosen is None:
             return False
         self.room.book(job, self.now, chosen)
+        self.tree.hold(job)
         known = self.world.tries.get(task)
         attempt = known.attempt + 1 if known else 1
         end = self.now + job.estimate_ms

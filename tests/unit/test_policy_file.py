@@ -8,7 +8,9 @@ import pytest
 from tidegate.model.policy import (
     DEPTH_ALL,
     HOUR_MS,
+    PART_BITS,
     Backfill,
+    Bound,
     CandidateOrder,
     Cycle,
     Estimate,
@@ -19,6 +21,9 @@ from tidegate.model.policy import (
     Order,
     OrderBy,
     PolicySpec,
+    Queue,
+    Share,
+    Users,
 )
 from tidegate.wire import policy_fields, yaml_text
 from tidegate.wire.policy_file import (
@@ -43,7 +48,12 @@ fit: {by: pack}
 estimate: {from: last-two, raise_steps: [1m, 1h]}
 classes:
   critical: {head_start: 24h, why: pays}
-  no: {head_start: -1d12h}
+  no: {head_start: -1d12h, level: -1, run_max: 2h}
+queues:
+  lab: {weight: 2, guarantee: {gpus: 8, memory: 1T, cpus: 12.5%}, why: paid for}
+  lab/vision: {limit: {cpus: 0.5, disks: 3}, users: fair, user_limit: {gpus: 2}, run_max: 1d}
+  rest: 3
+share: {half_life: 7d}
 cycle: {starts_max: 1_000}
 """
 
@@ -70,7 +80,25 @@ def test_every_entry_is_read():
         Backfill(DEPTH_ALL, CandidateOrder.SHORTEST),
         Fit(FitBy.PACK),
         Estimate(EstimateFrom.LAST_TWO, (60_000, HOUR_MS)),
-        {"critical": JobClass(24 * HOUR_MS, "pays"), "no": JobClass(-36 * HOUR_MS)},
+        {
+            "critical": JobClass(head_start_ms=24 * HOUR_MS, why="pays"),
+            "no": JobClass(-1, -36 * HOUR_MS, 2 * HOUR_MS),
+        },
+        {
+            "lab": Queue(
+                2,
+                (Bound("cpus", part=1 << PART_BITS - 3), Bound("gpus", 8000), Bound("memory", 1 << 20)),
+                why="paid for",
+            ),
+            "lab/vision": Queue(
+                limit=(Bound("cpus", 500), Bound("disks", 3)),
+                users=Users.FAIR,
+                user_limit=(Bound("gpus", 2000),),
+                run_max_ms=24 * HOUR_MS,
+            ),
+            "rest": Queue(3),
+        },
+        Share(7 * 24 * HOUR_MS),
         Cycle(1000),
         "a test",
     )
@@ -88,7 +116,7 @@ def test_one_value_stands_for_a_whole_section():
         Backfill(0),
         Fit(FitBy.SPREAD),
         Estimate(EstimateFrom.LAST_TWO),
-        {"a": JobClass(2 * HOUR_MS), "b": JobClass()},
+        {"a": JobClass(head_start_ms=2 * HOUR_MS), "b": JobClass()},
     )
     assert load_policy("name: s\nbackfill: 3", "p.yaml").backfill.depth == 3
 
@@ -336,7 +364,7 @@ def test_every_field_is_described():
 
 
 def test_the_tables_of_exceptions_name_fields_that_exist():
-    records = {PolicySpec, Order, Backfill, Fit, Estimate, JobClass, Cycle}
+    records = {PolicySpec, Order, Backfill, Fit, Estimate, JobClass, Queue, Share, Cycle}
     fields = {(record.__name__, name) for record in records for name in record.__struct_fields__}
     tables = {*policy_fields.RENAMED, *policy_fields.WORDS, *policy_fields.MAIN.items()}
     tables |= {(record, name) for record, _, name in (key.partition(".") for key in policy_fields.TEXTS) if name}

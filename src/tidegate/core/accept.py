@@ -13,6 +13,7 @@ from tidegate.model.base import ARRAY_BITS, ARRAY_TASKS_MAX
 from tidegate.model.commands import Refused
 from tidegate.model.jobs import After, Job, JobSpec, Outcome
 from tidegate.model.nodes import Node, NodeState
+from tidegate.policy.admission import refusal
 from tidegate.policy.estimate import estimate
 from tidegate.world import arrays
 from tidegate.world.ended import satisfied
@@ -65,7 +66,7 @@ def _submit(world: World, command: cmd.Submit, now: int) -> Answer:
         refused = _check_shape(world, spec, name)
         if refused is not None:
             return refused
-    refused = _check_times(spec, now)
+    refused = _check_times(spec, now) or refusal(world, spec, now)
     if refused is not None:
         return refused
     if spec.array is not None:

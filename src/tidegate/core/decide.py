@@ -11,21 +11,17 @@ With depth 0 the first refusal ends the pass (strict order); with depth 1 this i
 bound conservative backfilling. A pass that only has new arrivals to look at tries just those.
 """
 
-from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
-from itertools import islice
-
 from tidegate.core import KERNEL
-from tidegate.core.memo import Memo, Order, Ranking, Settled
-from tidegate.core.place import Chosen, Placer, Ranked, placer_for
+from tidegate.core.memo import FLAT, Memo, Order, Ranking, Settled
+from tidegate.core.place import Chosen, Placer, placer_for
+from tidegate.core.turns import Leaf, Line, Turns, array_tasks
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.decisions import Plan
 from tidegate.model.events import CUT_BY_STARTS, CUT_BY_TRIALS, CycleRan, JobStarted, Placement, Promise
-from tidegate.model.jobs import Job
 from tidegate.model.policy import CandidateOrder
-from tidegate.policy.order import AGED, rank
-from tidegate.world.arrays import turns
-from tidegate.world.lanes import Lane, lane_key
+from tidegate.policy.order import AGED
+from tidegate.policy.share import Shares
+from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
 from tidegate.world.world import World
 
@@ -70,12 +66,13 @@ def _one_run_where_tried(cycle: "_Cycle") -> None:
 class _Cycle:
     """What one cycle gathers over its pools."""
 
-    __slots__ = ("cut", "now", "policy", "promised", "starts", "withdrawn", "world")
+    __slots__ = ("cut", "now", "policy", "promised", "shares", "starts", "withdrawn", "world")
 
     def __init__(self, world: World, now: int) -> None:
         self.world = world
         self.policy = world.policy
         self.now = now
+        self.shares = Shares(world, now) if world.policy.queues else None
         self.starts: list[JobStarted] = []
         self.promised: list[Promise] = []
         self.withdrawn: list[int] = []
@@ -91,21 +88,23 @@ def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
         if settled is not None:
             del memo.settled[pool.name]
         ranking.room_came(pool.freed)
-        if ranking.entries or pool.promised:
+        if ranking.known or pool.promised:
             placer = placer_for(pool, cycle.policy.fit.by, cycle.now, ranking.cursors)
-            full_pass = _Pass(cycle, pool, placer)
-            settled = full_pass.full(ranking.entries)
-            if settled is not None:
+            full_pass = _Pass(
+                cycle, pool, placer, Turns(cycle.policy, cycle.now, pool, ranking, ranking.leaves, cycle.shares)
+            )
+            settled = full_pass.full()
+            if settled is not None and ranking.leaf_names is None:
                 memo.settled[pool.name] = settled
             if full_pass.standing:  # they may have taken room from now on when cursors moved
                 ranking.cursors.clear()
     elif (pool.fresh or settled.untried) and not settled.strict:
         serials = dict.fromkeys((*settled.untried, *pool.fresh))
-        entries = settled.placer.sift([ranking.known[serial] for serial in serials])
         settled.untried = ()
-        if entries:
-            settled.placer.resume()
-            settled.untried = _Pass(cycle, pool, settled.placer).candidates(entries, [])
+        some = {FLAT: [ranking.known[serial] for serial in serials]}
+        turns = Turns(cycle.policy, cycle.now, pool, ranking, some, None)
+        settled.placer.resume()
+        settled.untried = _Pass(cycle, pool, settled.placer, turns).candidates()
 
 
 def _only_arrivals(settled: Settled, pool: Pool, ranking: Ranking) -> bool:
@@ -122,56 +121,8 @@ def _only_arrivals(settled: Settled, pool: Pool, ranking: Ranking) -> bool:
     return True
 
 
-class _Line:
-    """How far the tasks of one lane have come in this pass."""
-
-    __slots__ = ("at", "job", "lane", "lifts", "task", "tasks", "world")
-
-    def __init__(self, world: World, lane: Lane) -> None:
-        self.world = world
-        self.lane = lane
-        self.lifts = -1  # refused when room had come back so often: its other jobs ask for the same
-        self.at = 0
-        self._enter(lane.jobs[0])
-
-    def _enter(self, job: Job) -> None:
-        self.job = job
-        self.tasks: Iterator[int] | None = None
-        if job.spec.array is None:
-            self.task = job.id << ARRAY_BITS
-        else:
-            self.tasks = array_tasks(self.world, job)
-            self.task = next(self.tasks)
-
-    def advance(self) -> bool:
-        if self.tasks is not None:
-            task = next(self.tasks, None)
-            if task is not None:
-                self.task = task
-                return True
-        return self.next_job()
-
-    def next_job(self) -> bool:
-        self.at += 1
-        jobs = self.lane.jobs
-        if self.at == len(jobs):
-            return False
-        self._enter(jobs[self.at])
-        return True
-
-
-def array_tasks(world: World, job: Job) -> Iterator[int]:
-    """The tasks of an array that may start now, in their order."""
-    array, state = job.spec.array, world.arrays[job.id]
-    assert array is not None
-    for index in islice(turns(state, array.indices), state.available(len(array.indices), array.at_once_max)):
-        yield job.id << ARRAY_BITS | index
-
-
 SIFT_COST = 8
 """One start refused costs about as much as sifting so many lanes."""
-Again = tuple[int, int, int, _Line]
-"""The order of a lane's next job, which has its turn later."""
 
 
 class _Pass:
@@ -189,13 +140,15 @@ class _Pass:
         "promises",
         "standing",
         "strict",
+        "turns",
         "world",
     )
 
-    def __init__(self, cycle: _Cycle, pool: Pool, placer: Placer) -> None:
+    def __init__(self, cycle: _Cycle, pool: Pool, placer: Placer, turns: Turns) -> None:
         self.cycle = cycle
         self.pool = pool
         self.placer = placer
+        self.turns = turns
         self.world = cycle.world
         self.policy = cycle.policy
         self.now = cycle.now
@@ -206,62 +159,59 @@ class _Pass:
         self.last: Order | None = None  # of the last job refused in its turn
         self.strict = self.policy.backfill.depth == 0  # nobody goes ahead
 
-    def full(self, entries: list[Ranked]) -> Settled | None:
+    def full(self) -> Settled | None:
         """None: another pass at once might find more, so nothing is settled."""
         depth, pool = self.policy.backfill.depth, self.pool
         if depth > 1 and pool.promised:
             self._stand()
-        at, again = self._heads(entries)
+        self._heads()
         if self.standing and not self.cycle.cut:
             self._lift_the_rest()
         if self.promises or pool.promised:
             self._record_promises()
         if self.cycle.cut:
             return None
-        untried: tuple[int, ...] = ()
-        if not self.strict and (at < len(entries) or again):
-            again = [turn for turn in again if turn[3].lifts != self.lifts]
-            untried = self.candidates(self.placer.sift(entries[at:]), again)
+        untried = () if self.strict else self.candidates()
         if self.moved:
             return None
         return Settled(self.placer, self.last, len(self.promises) < depth, self.strict, untried)
 
     # -- jobs in their turn ------------------------------------------------------------------------------
 
-    def _heads(self, entries: list[Ranked]) -> tuple[int, list[Again]]:
-        """Starts or promises in order of rank until promises run out; returns which lanes are left."""
-        depth, cycle = self.policy.backfill.depth, self.cycle
-        again: list[Again] = []
-        at, end = 0, len(entries)
-        while (at < end or again) and not cycle.cut:
-            from_again = bool(again) and (at == end or again[0][:3] < entries[at][:3])
-            order = again[0][:3] if from_again else entries[at][:3]
+    def _heads(self) -> None:
+        """Starts or promises in the order of turns, until promises run out."""
+        depth, cycle, turns = self.policy.backfill.depth, self.cycle, self.turns
+        leaf = turns.leaf()
+        while leaf is not None and not cycle.cut:
+            first = leaf.first()
+            assert first is not None, "a leaf has its turn while somebody waits there"
+            order = first[:3]
             given, aged = len(self.promises), order[0] == AGED
             may_promise = given < depth or (aged and given < depth + self.policy.order.aged_promises_max)
             if given and not may_promise:
                 if aged:  # it has no promise that would protect it, so nobody goes ahead
                     self.last, self.strict = order, True
                 break
-            if from_again:
-                line = heappop(again)[3]
-            else:
-                line = _Line(self.world, entries[at][5])
-                at += 1
-            more = line.advance
-            if not self._head(line, may_promise=may_promise):
-                self.last = order
-                if depth == 0:
+            lane, done = turns.take(leaf)[5:]
+            if turns.has_room(lane, aged=aged):
+                line = done or Line(self.world, lane)
+                if self._turn(leaf, line, order, may_promise=may_promise):
+                    turns.comes_again(line)
+                if depth == 0 and self.last is not None:
                     break
-                if line.lifts != self.lifts:
-                    continue  # it would not fit even when all that runs has ended
-                more = line.next_job  # tasks of an array are alike: the first that waits stands for them
-            if more():
-                job = line.job
-                turn = rank(self.policy, self.pool, line.lane, job, self.now)
-                heappush(again, (turn, job.submit_ms, job.id, line))
-        return at, again
+            leaf = turns.leaf()
 
-    def _head(self, line: _Line, *, may_promise: bool) -> bool:
+    def _turn(self, leaf: Leaf, line: Line, order: Order, *, may_promise: bool) -> bool:
+        """True: the line has somebody for another turn."""
+        if self._head(line, may_promise=may_promise):
+            self.turns.started(leaf, line.lane)
+            return line.advance()
+        self.last = order
+        if self.policy.backfill.depth == 0 or line.lifts != self.lifts:
+            return False  # it would not fit even when all that runs has ended
+        return line.next_job()  # tasks of an array are alike: the first that waits stands for them
+
+    def _head(self, line: Line, *, may_promise: bool) -> bool:
         """Starts the task, or promises it a start. False: refused; with a promise if `lifts` of the line is set."""
         lane, task = line.lane, line.task
         standing = self.standing.pop(task, None) if self.standing else None
@@ -296,39 +246,33 @@ class _Pass:
 
     # -- jobs ahead of their turn ------------------------------------------------------------------------
 
-    def candidates(self, entries: list[Ranked], again: list[Again]) -> tuple[int, ...]:
+    def candidates(self) -> tuple[int, ...]:
         """Starts what fits beside the promises. If it is cut: the lanes that have not been refused."""
+        now, placer, cycle, turns = self.now, self.placer, self.cycle, self.turns
         shortest = self.policy.backfill.order is CandidateOrder.SHORTEST
-        turns = [(e[4], *e[1:]) for e in entries] if shortest else entries
-        for turn, submit, job_id, line in again:
-            lane = line.lane
-            first = lane.estimate_ms if shortest else turn
-            turns.append((first, submit, job_id, lane.units, lane.estimate_ms, lane, line))
-        if len(turns) > 1:
-            heapify(turns)
-        now, placer, cycle = self.now, self.placer, self.cycle
+        turns.leave_candidates(placer, self.lifts, shortest=shortest)
         refused = 0
-        while turns and not cycle.cut:
-            order, _, _, units, estimate, lane, done = heappop(turns)
-            chosen = placer.start(lane, now + estimate)
+        leaf = turns.leaf()
+        while leaf is not None and not cycle.cut:
+            _, _, _, _, estimate, lane, done = turns.take(leaf)
+            chosen = placer.start(lane, now + estimate) if turns.has_room(lane, aged=False) else None
             if chosen is None:
                 refused += 1
-                if refused * SIFT_COST > len(turns):
-                    turns, refused = placer.sift(turns), 0
-                    heapify(turns)
-                continue
-            line = done or _Line(self.world, lane)
-            self._started(line, chosen, backfilled=True)
-            if line.advance():
-                job = line.job
-                if not shortest:
-                    order = rank(self.policy, self.pool, lane, job, now)
-                heappush(turns, (order, job.submit_ms, job.id, units, estimate, lane, line))
-        return tuple([turn[5].serial for turn in turns])
+                if refused * SIFT_COST > turns.waiting:
+                    turns.sift(placer)
+                    refused = 0
+            else:
+                line = done or Line(self.world, lane)
+                self._started(line, chosen, backfilled=True)
+                turns.started(leaf, lane)
+                if line.advance():
+                    turns.comes_again(line, shortest=shortest)
+            leaf = turns.leaf()
+        return turns.serials()
 
     # -- what both do ------------------------------------------------------------------------------------
 
-    def _started(self, line: _Line, chosen: Chosen, *, backfilled: bool) -> None:
+    def _started(self, line: Line, chosen: Chosen, *, backfilled: bool) -> None:
         cycle, task = self.cycle, line.task
         tries = self.world.tries
         attempt = tries[task].attempt + 1 if task in tries else 1
@@ -354,7 +298,7 @@ class _Pass:
             job, task = jobs[promise.task >> ARRAY_BITS], promise.task
             if job.spec.array is not None:
                 task = next(array_tasks(self.world, job), task)  # a lost task may have come before it
-            chosen = self.placer.stand(self.pool.lanes[lane_key(job)], promise.start_by, self._rows(promise))
+            chosen = self.placer.stand(self.pool.lanes[self.world.lane_key(job)], promise.start_by, self._rows(promise))
             if chosen is not None:
                 self.standing[task] = (promise.start_by, chosen)
             else:
@@ -367,7 +311,7 @@ class _Pass:
     def _lift_the_rest(self) -> None:
         """Their jobs are no longer among the first `depth`."""
         for task, standing in self.standing.items():
-            lane = self.pool.lanes[lane_key(self.world.jobs[task >> ARRAY_BITS])]
+            lane = self.pool.lanes[self.world.lane_key(self.world.jobs[task >> ARRAY_BITS])]
             self.placer.lift(lane, *standing)
         self.lifts += 1
         self.moved = True

@@ -9,14 +9,20 @@ from dataclasses import dataclass, field
 
 from tidegate.core.place import Placer, Ranked
 from tidegate.model.jobs import Job, Shape
-from tidegate.model.policy import PolicySpec
+from tidegate.model.policy import LEVEL_MAX, PolicySpec
 from tidegate.policy.order import AGED, moves_with_time, rank
+from tidegate.world.accounts import USER_MARK, leaf_of, path_of
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
 from tidegate.world.world import World
 
 Order = tuple[int, int, int]
 """(rank, submit, job)"""
+LeafKey = tuple[int, str]
+"""(level, name of the leaf in the queue tree)"""
+FLAT: LeafKey = (0, "")
+"""All lanes, where the policy has neither queues nor levels."""
+AGED_LEAF: LeafKey = (LEVEL_MAX + 1, "")
 Ageing = tuple[int, int, Lane]
 """(submit, job, lane): the oldest job of a lane that has not passed the ageing bound."""
 
@@ -30,7 +36,8 @@ class Ranking:
     """The lanes of one pool, by rank of their heads."""
 
     capacity: list[int]  # of the pool, which ranks may be measured by
-    entries: list[Ranked] = field(default_factory=list)
+    leaf_names: dict[str, str] | None  # by queue and user, as far as asked; None: neither queues nor levels
+    leaves: dict[LeafKey, list[Ranked]] = field(default_factory=dict)
     known: dict[int, Ranked] = field(default_factory=dict)  # by serial of the lane
     by_age: list[Ageing] = field(default_factory=list)  # sorted
     ageing: dict[int, Ageing] = field(default_factory=dict)  # by serial of the lane
@@ -49,7 +56,8 @@ class Ranking:
     def update(self, policy: PolicySpec, pool: Pool, lane: Lane, now: int) -> None:
         old = self.known.pop(lane.serial, None)
         if old is not None:
-            del self.entries[bisect_left(self.entries, old)]
+            leaf = self.leaves[leaf_key(policy, self, lane, old[0])]
+            del leaf[bisect_left(leaf, old)]
             aging = self.ageing.pop(lane.serial, None)
             if aging is not None:
                 del self.by_age[bisect_left(self.by_age, aging)]
@@ -57,9 +65,10 @@ class Ranking:
             return
         head = lane.jobs[0]
         submit = head.submit_ms
-        entry = (rank(policy, pool, lane, head, now), submit, head.id, lane.units, lane.estimate_ms, lane, None)
+        turn = rank(policy, pool, lane, head, now)
+        entry = (turn, submit, head.id, lane.units, lane.estimate_ms, lane, None)
         self.known[lane.serial] = entry
-        insort(self.entries, entry)
+        insort(self.leaves.setdefault(leaf_key(policy, self, lane, turn), []), entry)
         bound = policy.order.ageing_bound_ms
         if bound:
             at = 0 if entry[0] != AGED else bisect_right(lane.jobs, now - bound, key=_submit)
@@ -75,6 +84,24 @@ class Ranking:
             self.update(policy, pool, self.by_age[0][2], now)
             aged = True
         return aged
+
+
+def leaf_key(policy: PolicySpec, ranking: Ranking, lane: Lane, turn: int) -> LeafKey:
+    """Where a job of the lane with such a rank has its turn."""
+    names = ranking.leaf_names
+    if names is None:
+        return FLAT
+    if turn == AGED:
+        return AGED_LEAF
+    known = policy.classes.get(lane.klass)
+    level = known.level if known is not None else 0
+    if not policy.queues:
+        return (level, "")
+    said = f"{lane.queue}/{USER_MARK}{lane.user}"
+    name = names.get(said)
+    if name is None:
+        name = names[said] = leaf_of(policy, path_of(policy, lane.queue, lane.user))
+    return (level, name)
 
 
 @dataclass(slots=True)
@@ -110,7 +137,8 @@ class Memo:
         """The lanes in order as of now, and whether the order of what waited before is unchanged."""
         ranking = self.rankings.get(pool.name)
         if ranking is None or ranking.capacity is not pool.capacity or self.moving:
-            ranking = self.rankings[pool.name] = Ranking(pool.capacity)
+            parted = bool(policy.queues) or any(known.level for known in policy.classes.values())
+            ranking = self.rankings[pool.name] = Ranking(pool.capacity, {} if parted else None)
             for lane in pool.lanes.values():
                 ranking.update(policy, pool, lane, now)
             return ranking, False

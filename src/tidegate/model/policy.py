@@ -1,4 +1,7 @@
-"""A policy is data: small named pieces and their parameters. One YAML file, one of these."""
+"""A policy is data: small named pieces and their parameters. One YAML file, one of these.
+
+Defaults are left out where it is written, so that a new field changes no digest of an old journal.
+"""
 
 from enum import StrEnum
 from typing import Annotated
@@ -11,6 +14,9 @@ from tidegate.model.base import Value
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DEPTH_ALL = 1 << 30
+LEVEL_MAX = 1000
+PART_BITS = 20
+WEIGHT_MAX = 1_000_000
 
 
 class OrderBy(StrEnum):
@@ -38,7 +44,7 @@ class EstimateFrom(StrEnum):
     LAST_TWO = "last-two"
 
 
-class Order(Value, frozen=True, gc=False, forbid_unknown_fields=True):
+class Order(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """Who goes first."""
 
     by: Annotated[OrderBy, Meta(description="what is compared; every order ends in submit time and job id")] = (
@@ -62,7 +68,7 @@ class Order(Value, frozen=True, gc=False, forbid_unknown_fields=True):
     why: str = ""
 
 
-class Backfill(Value, frozen=True, gc=False, forbid_unknown_fields=True):
+class Backfill(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """Who may go ahead of a job that does not fit."""
 
     depth: Annotated[
@@ -76,7 +82,7 @@ class Backfill(Value, frozen=True, gc=False, forbid_unknown_fields=True):
     why: str = ""
 
 
-class Fit(Value, frozen=True, gc=False, forbid_unknown_fields=True):
+class Fit(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """Which nodes, among those that can hold the job."""
 
     by: FitBy = FitBy.FIRST
@@ -86,7 +92,7 @@ class Fit(Value, frozen=True, gc=False, forbid_unknown_fields=True):
 RAISE_STEPS_MS = tuple(m * MINUTE_MS for m in (1, 5, 15, 30, 60, 120, 300, 600, 1200, 3000, 6000))
 
 
-class Estimate(Value, frozen=True, gc=False, forbid_unknown_fields=True):
+class Estimate(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """How long planning assumes a job to run."""
 
     source: Annotated[EstimateFrom, Meta(description="the job's limit, or the mean of its user's last two runs")] = (
@@ -98,26 +104,81 @@ class Estimate(Value, frozen=True, gc=False, forbid_unknown_fields=True):
     why: str = ""
 
 
-class JobClass(Value, frozen=True, gc=False, forbid_unknown_fields=True):
-    """A priority class. Its head start is time: it counts as submitted that much earlier."""
+class JobClass(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """A priority class: a level, and within it a head start in time."""
 
+    level: Annotated[
+        int,
+        Meta(
+            ge=-LEVEL_MAX,
+            le=LEVEL_MAX,
+            description="jobs of a higher level go before all of a lower one; may be negative",
+        ),
+    ] = 0
     head_start_ms: int = 0
+    run_max_ms: Annotated[int, Meta(ge=0, description="the longest time limit a job may ask for; 0: any")] = 0
     why: str = ""
 
 
-class Cycle(Value, frozen=True, gc=False, forbid_unknown_fields=True):
+class Bound(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """So much of a resource: an amount, or else a part of all there is, with PART_BITS bits."""
+
+    resource: str
+    amount: int = 0
+    part: int = 0
+
+
+Bounds = tuple[Bound, ...]
+"""Sorted by resource, each named once."""
+
+
+class Users(StrEnum):
+    TOGETHER = "together"
+    FAIR = "fair"
+
+
+class Queue(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """A queue of the tree. Its name in the policy is its path: `lab/vision` is a part of `lab`."""
+
+    weight: Annotated[
+        int, Meta(ge=1, le=WEIGHT_MAX, description="its part of what its neighbours share, against theirs")
+    ] = 1
+    guarantee: Annotated[
+        Bounds, Meta(description="what it gets before its neighbours borrow; what it leaves idle is lent")
+    ] = ()
+    limit: Annotated[Bounds, Meta(description="the most it may hold at once; none: all there is")] = ()
+    users: Annotated[Users, Meta(description="how its users share it: in one line, or each as a queue of its own")] = (
+        Users.TOGETHER
+    )
+    user_limit: Annotated[Bounds, Meta(description="the most that one of its users may hold at once")] = ()
+    run_max_ms: Annotated[int, Meta(ge=0, description="the longest time limit a job may ask for; 0: any")] = 0
+    why: str = ""
+
+
+class Share(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """How the use of the past counts between queues."""
+
+    half_life_ms: Annotated[
+        int, Meta(ge=0, description="use this long ago counts half; 0: only what is held now counts")
+    ] = 0
+    why: str = ""
+
+
+class Cycle(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """Where one pass stops, in counts; the next pass goes on from there."""
 
     starts_max: Annotated[int, Meta(ge=1, description="jobs started in one pass")] = 100_000
     why: str = ""
 
 
-class PolicySpec(Value, frozen=True, gc=False, forbid_unknown_fields=True):
+class PolicySpec(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     name: str
     order: Order = Order()
     backfill: Backfill = Backfill()
     fit: Fit = Fit()
     estimate: Estimate = Estimate()
     classes: dict[str, JobClass] = msgspec.field(default_factory=dict)
+    queues: dict[str, Queue] = msgspec.field(default_factory=dict)
+    share: Share = Share()
     cycle: Cycle = Cycle()
     why: str = ""

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import inspect
 
-from tidegate.model.policy import DEPTH_ALL, PolicySpec
+from tidegate.model.policy import DEPTH_ALL, Bound, PolicySpec
+from tidegate.wire.bounds import format_bound
 from tidegate.wire.units import DURATION_MAX_MS, format_duration
 
 COUNT_MAX = 1 << 53
@@ -31,12 +32,15 @@ MAIN = {
     "Fit": "by",
     "Estimate": "source",
     "JobClass": "head_start_ms",
+    "Queue": "weight",
+    "Share": "half_life_ms",
 }
 """What a value means that stands in place of a whole section: `fit: pack` is `fit: {by: pack}`."""
 
 TEXTS = {
     "PolicySpec.name": "what reports and comparisons call the policy",
-    "PolicySpec.classes": "priority classes by name; a job of no class listed here has no head start",
+    "PolicySpec.classes": "priority classes by name; a job of no class listed here has level 0 and no head start",
+    "PolicySpec.queues": "the tree of queues, by path; none: all jobs stand in one line, whatever queue they name",
     "Fit.by": "which nodes are taken first: in order, fewest more of the same, least free, most free",
     "JobClass.head_start_ms": "under `order: priority` the job counts as submitted that much earlier; may be negative",
     "why": "for the reader; it changes nothing",
@@ -50,6 +54,7 @@ class Kind(StrEnum):
     DURATION = "duration"
     DURATIONS = "list of durations"
     PIECE = "one of"
+    AMOUNTS = "amounts"
     SECTION = "section"
     SECTIONS = "sections by name"
 
@@ -143,6 +148,8 @@ def _field(record: str, field: inspect.Field) -> Field:
             kind, most = (Kind.DURATION, DURATION_MAX_MS) if timed else (Kind.COUNT, COUNT_MAX)
             words = WORDS.get((record, field.name))
             return replace(text, kind=kind, low=info.ge, high=most if info.le is None else info.le, words=words)
+        case inspect.VarTupleType(item_type=inspect.StructType(cls=item_class)) if item_class is Bound:
+            return replace(text, kind=Kind.AMOUNTS)
         case inspect.VarTupleType(item_type=item) if timed:
             number, _ = _unwrapped(item)
             assert isinstance(number, inspect.IntType)
@@ -173,6 +180,8 @@ def shown(field: Field, value: Any) -> str:
             return format_duration(value)
         case Kind.DURATIONS:
             return f"[{', '.join(map(format_duration, value))}]"
+        case Kind.AMOUNTS:
+            return f"{{{', '.join(f'{bound.resource}: {format_bound(bound)}' for bound in value)}}}"
         case Kind.PIECE:
             return str(value.value)
         case _:

@@ -8,7 +8,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tidegate.model.policy import PolicySpec
+from tidegate.model.policy import Bound, PolicySpec
+from tidegate.wire.bounds import parse_bound
 from tidegate.wire.policy_fields import Field, Kind, Section, describe, names_of, policy_section, shown
 from tidegate.wire.policy_hints import hints
 from tidegate.wire.units import UnitError, format_duration, parse_duration
@@ -139,6 +140,8 @@ class _Reader:
             return self.section(known.section, node, path)
         if known.kind is Kind.DURATIONS:
             return self.durations(known, node, path)
+        if known.kind is Kind.AMOUNTS:
+            return self.amounts(node, path)
         if not isinstance(node, Scalar):
             self.wrong(node, path, f"is a {_called(node)}", f"write {_wanted(known)}")
             return None
@@ -172,6 +175,23 @@ class _Reader:
                 self.wrong(item, here, f"is a {_called(item)}", "write a duration, such as 15m")
                 read.append(None)
         return None if None in read else tuple(value for value in read if value is not None)
+
+    def amounts(self, node: Node, path: str) -> tuple[Bound, ...] | None:
+        if not isinstance(node, Entries):
+            self.wrong(node, path, f"is a {_called(node)}", "write amounts, such as {cpus: 40, gpus: 25%}")
+            return None
+        read: list[Bound] = []
+        entries = self.entries(node, path)
+        for key, _, child in entries:
+            here = f"{path}.{key}"
+            if not isinstance(child, Scalar) or child.empty:
+                self.wrong(child, here, "is no amount", "write a number, or a part such as 25%")
+                continue
+            try:
+                read.append(parse_bound(key, child.text))
+            except UnitError as error:
+                self.wrong(child, here, error.message, error.cure)
+        return tuple(sorted(read, key=lambda bound: bound.resource)) if len(read) == len(entries) else None
 
     def duration(self, known: Field, node: Scalar, path: str) -> int | None:
         try:

@@ -9,8 +9,8 @@ from tidegate.model import events as ev
 from tidegate.model.base import ARRAY_BITS, FOREVER_MS, index_of
 from tidegate.model.jobs import Outcome
 from tidegate.world import arrays
+from tidegate.world.accounts import charge, reopen
 from tidegate.world.ended import job_gone, name_environment, notice_sent, remember_run
-from tidegate.world.lanes import lane_key
 from tidegate.world.nodes import blame, change_node, forgive
 from tidegate.world.pool import FITTING_KEPT
 from tidegate.world.records import ArrayState, HaltAsked, Parked, Run, Tries
@@ -21,6 +21,7 @@ from tidegate.world.waiting import (
     leave_lane,
     park,
     promise_over,
+    regroup,
     set_array,
     take_off,
     vacate,
@@ -81,7 +82,11 @@ def apply(world: World, event: ev.Event) -> None:
 
 
 def _policy_changed(world: World, event: ev.PolicyChanged) -> None:
+    before = world.policy
     world.policy, world.policy_version = event.policy, event.version
+    if before.queues or event.policy.queues:
+        reopen(world, event.at)
+        regroup(world)
     for pool in world.pools.values():
         pool.freed = None
         world.stirred[pool.name] = pool
@@ -188,9 +193,11 @@ def _job_started(world: World, event: ev.JobStarted) -> None:
     else:
         rows = tuple([pool.row_of[name] for name, _ in event.nodes])
         counts = tuple([count for _, count in event.nodes])
-    key = lane_key(job)
+    key = world.lane_key(job)
     lane = pool.lanes[key]
     seq = world.seq
+    if world.policy.queues:
+        charge(world, spec.queue, spec.user, lane.need, lane.units, event.at)
     run = Run(
         task, event.attempt, job.pool, event.at, event.expected_end, event.nodes, rows, counts,
         lane.need, lane.plain, seq,
@@ -221,7 +228,7 @@ def _job_ended(world: World, event: ev.JobEnded) -> None:
         pool.freed = None  # what was planned around it must be looked at again
         world.stirred[pool.name] = pool
     else:
-        vacate(world, run)
+        vacate(world, run, event.at)
         remember_run(world, job.spec.user, event.at, run)
         if event.blames:
             blame(world, job.id, run)
@@ -265,7 +272,7 @@ def _attempt_over(world: World, event: ev.AttemptLost | ev.AttemptFailed) -> Non
     task = event.task
     job = world.jobs[task >> ARRAY_BITS]
     run = world.runs.pop(task)
-    vacate(world, run)
+    vacate(world, run, event.at)
     known = world.tries.get(task)
     failed, lost = (known.failed, known.lost) if known is not None else (0, 0)
     if isinstance(event, ev.AttemptFailed):

@@ -11,7 +11,7 @@ from tidegate.model.base import ARRAY_BITS, index_of, job_of, task_key
 from tidegate.model.jobs import Job
 from tidegate.model.nodes import NodeState
 from tidegate.world.digest import MODULUS, RECORD_KINDS, Digest
-from tidegate.world.lanes import LaneKey, lane_key
+from tidegate.world.lanes import LaneKey
 from tidegate.world.nodes import MARKS_MAX
 from tidegate.world.pool import CLOSED, Pool
 from tidegate.world.records import Run
@@ -304,7 +304,7 @@ def _lanes(world: World, pool: Pool) -> Iterator[str]:
     wanted: dict[LaneKey, list[Job]] = {}
     for job in world.jobs.values():
         if job.pool == pool.name and job.id not in world.parked and _startable(world, job):
-            wanted.setdefault(lane_key(job), []).append(job)
+            wanted.setdefault(world.lane_key(job), []).append(job)
     if pool.lanes.keys() != wanted.keys():
         strange = [lane.jobs for key, lane in pool.lanes.items() if key not in wanted]
         missing = [jobs for key, jobs in wanted.items() if key not in pool.lanes]

@@ -1,17 +1,15 @@
-"""Lanes: the waiting jobs of one queue and class that ask for the same shape for the same time."""
+"""Lanes: the waiting jobs of one queue and class that ask for the same shape for the same time.
+
+Where the queue tells its users apart, of one user.
+"""
 
 from collections import deque
 
 from tidegate.model.jobs import Job, Shape
 from tidegate.world.records import Need
 
-LaneKey = tuple[str, str, Shape, int]
-"""(queue, class, shape, estimate)"""
-
-
-def lane_key(job: Job) -> LaneKey:
-    spec = job.spec
-    return (spec.queue, spec.klass, spec.shape, job.estimate_ms)
+LaneKey = tuple[str, str, Shape, int, str]
+"""(queue, class, shape, estimate, user); no user where they stand together. `World.lane_key` makes it."""
 
 
 class Lane:
@@ -31,8 +29,16 @@ class Lane:
         self.jobs = jobs
 
     @property
+    def queue(self) -> str:
+        return self.key[0]
+
+    @property
     def klass(self) -> str:
         return self.key[1]
+
+    @property
+    def user(self) -> str:
+        return self.key[4]
 
     def copy_for(self, owner: object) -> "Lane":
         return Lane(self.serial, self.key, self.need, owner, self.jobs.copy())

@@ -91,6 +91,17 @@ class Suspect(Value, frozen=True, gc=False):
     why: str
 
 
+class Account(Value, frozen=True, gc=False):
+    """What a queue, or a user of one, holds and has held. By column; columns at the end may be missing."""
+
+    at: int  # when `used` was brought up to date
+    held: tuple[int, ...]
+    used: tuple[int, ...]  # decayed, with USE_BITS bits; empty where the policy forgets
+
+
+NO_USE = Account(0, (), ())
+
+
 class LastRuns(Value, frozen=True, gc=False):
     """The last two run times of a user, such that the order of reports within one instant does not matter.
 

@@ -15,7 +15,7 @@ from tidegate.model.jobs import Job, Outcome, Pairs
 from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import PolicySpec
 from tidegate.world.pool import CLOSED, Pool
-from tidegate.world.records import ArrayState, HaltAsked, LastRuns, Notice, Parked, Run, Suspect, Tries
+from tidegate.world.records import Account, ArrayState, HaltAsked, LastRuns, Notice, Parked, Run, Suspect, Tries
 from tidegate.world.waiting import can_start, enter_lane
 from tidegate.world.world import SCALARS, TABLES, World
 
@@ -37,8 +37,11 @@ class _PoolImage(msgspec.Struct):
     freed: list[int] | None
 
 
-class _Image(msgspec.Struct):
-    """Every name of SCALARS and TABLES. A new one that is missing here fails at the first `dump`."""
+class _Image(msgspec.Struct, kw_only=True):
+    """Every name of SCALARS and TABLES. A new one that is missing here fails at the first `dump`.
+
+    What came later has a default, so that an older snapshot loads.
+    """
 
     seq: int
     cycle: int
@@ -46,6 +49,7 @@ class _Image(msgspec.Struct):
     policy_version: int
     next_job: int
     ordered: int
+    accounts: dict[str, Account] = {}
     arrays: dict[int, ArrayState]
     columns: dict[str, int]
     dependents: dict[int, tuple[int, ...]]

@@ -7,7 +7,8 @@ from tidegate.model.base import ARRAY_BITS, FOREVER_MS, index_of
 from tidegate.model.jobs import Job
 from tidegate.model.nodes import NodeState
 from tidegate.world import arrays
-from tidegate.world.lanes import Lane, LaneKey, lane_key
+from tidegate.world.accounts import charge
+from tidegate.world.lanes import Lane, LaneKey
 from tidegate.world.pool import Pool
 from tidegate.world.records import ArrayState, Parked, Run
 from tidegate.world.world import World
@@ -57,7 +58,7 @@ def wait_again(world: World, job: Job, task: int, now: int, until: int) -> None:
 
 def enter_lane(world: World, job: Job) -> None:
     pool = world.pools[job.pool]
-    key = lane_key(job)
+    key = world.lane_key(job)
     lane = pool.lanes.get(key)
     if lane is None:
         _new_lane(world, pool, key, job)
@@ -84,7 +85,7 @@ def _new_lane(world: World, pool: Pool, key: LaneKey, job: Job) -> None:
 def leave_lane(world: World, job: Job) -> None:
     """Without having been started: what was planned around it must be looked at again."""
     pool = world.pools[job.pool]
-    take_off(world, pool, pool.lanes[lane_key(job)], job)
+    take_off(world, pool, pool.lanes[world.lane_key(job)], job)
     pool.freed = None
 
 
@@ -98,6 +99,18 @@ def take_off(world: World, pool: Pool, lane: Lane, job: Job) -> None:
         del pool.lanes[lane.key]
         pool.part(lane.need, plain=lane.plain)
         pool.fresh.pop(lane.serial, None)
+
+
+def regroup(world: World) -> None:
+    """The policy has changed: queues may tell their users apart now, or no more."""
+    for pool in world.pools.values():
+        moved = [lane for key, lane in pool.lanes.items() if key != world.lane_key(lane.jobs[0])]
+        for lane in moved:
+            jobs = list(lane.jobs)
+            for job in jobs:
+                take_off(world, pool, pool.lanes[lane.key], job)
+            for job in jobs:
+                enter_lane(world, job)
 
 
 def _own(world: World, pool: Pool, lane: Lane) -> Lane:
@@ -141,9 +154,15 @@ def end_promises(world: World, job: Job) -> None:
         promise_over(world, pool, task)
 
 
-def vacate(world: World, run: Run) -> None:
+def vacate(world: World, run: Run, at: int) -> None:
     pool = world.pools[run.pool]
     pool.vacate(run)
+    if world.policy.queues:
+        spec = world.jobs[run.task >> ARRAY_BITS].spec
+        charge(world, spec.queue, spec.user, run.need, -sum(run.counts), at)
+        for other in world.pools.values():  # a limit of its queues may have kept somebody waiting anywhere
+            if other.lanes:
+                world.stirred[other.name] = other
     if pool.closed:
         for row in run.rows:
             if pool.nodes[row].state is NodeState.DRAINING:

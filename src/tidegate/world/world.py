@@ -4,10 +4,11 @@ from tidegate.model.base import ARRAY_BITS, job_of
 from tidegate.model.events import Promise
 from tidegate.model.jobs import Amounts, Job, Outcome, Pairs
 from tidegate.model.nodes import Node
-from tidegate.model.policy import PolicySpec
+from tidegate.model.policy import PolicySpec, Queue, Users
 from tidegate.world.digest import MODULUS, RECORD_KINDS, Digest, record_hash
+from tidegate.world.lanes import LaneKey
 from tidegate.world.pool import Pool
-from tidegate.world.records import ArrayState, HaltAsked, LastRuns, Need, Notice, Parked, Run, Suspect, Tries
+from tidegate.world.records import Account, ArrayState, HaltAsked, LastRuns, Need, Notice, Parked, Run, Suspect, Tries
 
 OUTCOMES_KEPT = 10_000
 """So many ended jobs at least, and twice as many at most, are remembered for dependencies submitted later."""
@@ -44,6 +45,7 @@ class World:
         self.outcomes: dict[int, Outcome] = {}
         self.keys: dict[str, tuple[int, int]] = {}  # idempotency key -> (job, expiry), oldest first
         self.last_runs: dict[str, LastRuns] = {}  # by user
+        self.accounts: dict[str, Account] = {}  # by queue, and by user below it; see world.accounts
         self.environments: dict[str, Pairs] = {}  # by the name that works give them
         self.notices: dict[int, Notice] = {}  # by job
         # Who is to blame (docs/decisions/0010).
@@ -56,6 +58,7 @@ class World:
         self.timers: list[tuple[int, int]] = []  # (when to look, task), sorted; index 0 is for the job, too
         self.ripe: dict[int, None] = {}  # parked jobs whose conditions changed
         self.env_users: dict[str, int] = {}  # environment -> how many live jobs and notices name it
+        self.paths: dict[tuple[str, str], tuple[str, ...]] = {}  # (queue, user) -> their accounts, as far as asked
         self.emptying: dict[str, None] = {}  # draining nodes that a run has left
         self.stirred: dict[str, Pool] = {}  # pools with changes since the last cycle
         self.digest = Digest()
@@ -70,6 +73,7 @@ class World:
             setattr(twin, name, getattr(self, name).copy())
         twin.pools = {name: pool.fork() for name, pool in self.pools.items()}
         twin.stirred = {name: twin.pools[name] for name in self.stirred}
+        twin.paths = self.paths.copy()
         twin.digest = self.digest.fork()
         self.token = object()
         return twin
@@ -98,6 +102,12 @@ class World:
         row = pool.row_of[node]
         return [run for run in self.runs.values() if run.pool == pool.name and row in run.rows]
 
+    def lane_key(self, job: Job) -> LaneKey:
+        spec = job.spec
+        queues = self.policy.queues
+        user = spec.user if queues and tells_users_apart(queues.get(spec.queue)) else ""
+        return (spec.queue, spec.klass, spec.shape, job.estimate_ms, user)
+
     # -- digest ------------------------------------------------------------------------------------------
 
     def read_digest(self) -> str:
@@ -112,3 +122,7 @@ class World:
     def _with_scalars(self, records: int) -> str:
         scalars = (self.cycle, self.policy_version, self.policy, self.next_job)
         return f"{(records + record_hash('world', 0, scalars)) % MODULUS:032x}"
+
+
+def tells_users_apart(queue: Queue | None) -> bool:
+    return queue is not None and (queue.users is Users.FAIR or bool(queue.user_limit))

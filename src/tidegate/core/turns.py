@@ -1,0 +1,246 @@
+"""Turns: in which order the lanes of one pool are looked at.
+
+Jobs past the ageing bound come first; then one level of classes after the other; within a level the queue tree says
+whose turn it is (policy.share), and within a queue the rank. Without queues and levels all lanes are one leaf.
+"""
+
+from bisect import insort
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import islice
+
+from tidegate.core.memo import LeafKey, Ranking, leaf_key
+from tidegate.core.place import Placer, Ranked
+from tidegate.model.base import ARRAY_BITS
+from tidegate.model.jobs import Job
+from tidegate.model.policy import PolicySpec
+from tidegate.policy.order import rank
+from tidegate.policy.share import Branch, Key, Shares
+from tidegate.world.arrays import turns
+from tidegate.world.lanes import Lane
+from tidegate.world.pool import Pool
+from tidegate.world.world import World
+
+
+class Line:
+    """How far the tasks of one lane have come in this pass."""
+
+    __slots__ = ("at", "job", "lane", "lifts", "task", "tasks", "world")
+
+    def __init__(self, world: World, lane: Lane) -> None:
+        self.world = world
+        self.lane = lane
+        self.lifts = -1  # refused when room had come back so often: its other jobs ask for the same
+        self.at = 0
+        self._enter(lane.jobs[0])
+
+    def _enter(self, job: Job) -> None:
+        self.job = job
+        self.tasks: Iterator[int] | None = None
+        if job.spec.array is None:
+            self.task = job.id << ARRAY_BITS
+        else:
+            self.tasks = array_tasks(self.world, job)
+            self.task = next(self.tasks)
+
+    def advance(self) -> bool:
+        if self.tasks is not None:
+            task = next(self.tasks, None)
+            if task is not None:
+                self.task = task
+                return True
+        return self.next_job()
+
+    def next_job(self) -> bool:
+        self.at += 1
+        jobs = self.lane.jobs
+        if self.at == len(jobs):
+            return False
+        self._enter(jobs[self.at])
+        return True
+
+
+def array_tasks(world: World, job: Job) -> Iterator[int]:
+    """The tasks of an array that may start now, in their order."""
+    array, state = job.spec.array, world.arrays[job.id]
+    assert array is not None
+    for index in islice(turns(state, array.indices), state.available(len(array.indices), array.at_once_max)):
+        yield job.id << ARRAY_BITS | index
+
+
+class Leaf:
+    """Lanes of one level and one queue: ranked entries as far as they have not had their turn, and who comes again."""
+
+    __slots__ = ("again", "at", "entries", "path")
+
+    def __init__(self, entries: list[Ranked], path: list[Branch]) -> None:
+        self.entries = entries  # the memo's own: only read
+        self.at = 0
+        self.again: list[Ranked] = []  # a heap; the last place holds the line
+        self.path = path  # from the queue up
+
+    def first(self) -> Ranked | None:
+        again, at = self.again, self.at
+        if at == len(self.entries):
+            return again[0] if again else None
+        entry = self.entries[at]
+        return again[0] if again and again[0][:3] < entry[:3] else entry
+
+    def take(self) -> Ranked:
+        again, at = self.again, self.at
+        if at == len(self.entries) or (again and again[0][:3] < self.entries[at][:3]):
+            return heappop(again)
+        self.at = at + 1
+        return self.entries[at]
+
+    def left(self) -> int:
+        return len(self.entries) - self.at + len(self.again)
+
+
+class Turns:
+    """`entries` by leaf; they are only read. `shares`: of this cycle, where the policy has queues."""
+
+    __slots__ = (
+        "heaps", "leaves", "level", "levels", "members", "now", "policy", "pool", "ranking", "shares", "waiting",
+    )  # fmt: skip
+
+    def __init__(
+        self, policy: PolicySpec, now: int, pool: Pool, ranking: Ranking, leaves: dict[LeafKey, list[Ranked]],
+        shares: Shares | None,
+    ) -> None:  # fmt: skip
+        self.policy = policy
+        self.pool = pool
+        self.ranking = ranking
+        self.shares = shares
+        self.now = now
+        self.waiting = 0
+        self.leaves: dict[LeafKey, Leaf] = {}
+        for key, entries in leaves.items():
+            if entries:
+                self.leaves[key] = Leaf(entries, self._path(key, entries[0][5]))
+                self.waiting += len(entries)
+        self.levels = sorted({level for level, _ in self.leaves})  # still to come, the highest last
+        self.level: int | None = None
+        self.members: list[Leaf] = []  # of the level, where there are no queues
+        self.heaps: dict[str, list[Key]] = {}  # of the level, by parent: its children with somebody waiting
+
+    def _path(self, key: LeafKey, lane: Lane) -> list[Branch]:
+        if self.shares is None or not key[1]:
+            return []
+        path = self.shares.path(lane.queue, lane.user)
+        return path if path[0].name == key[1] else path[1:]
+
+    # -- whose turn it is --------------------------------------------------------------------------------
+
+    def leaf(self) -> Leaf | None:
+        """The one whose first entry is next; None: everybody has had a turn."""
+        while True:
+            if self.level is None:
+                if not self.levels:
+                    return None
+                self._open(self.levels.pop())
+            leaf = self._top() if self.heaps else self._first_member()
+            if leaf is not None:
+                return leaf
+            self.level = None
+
+    def _open(self, level: int) -> None:
+        self.level = level
+        self.members = [leaf for key, leaf in self.leaves.items() if key[0] == level]
+        self.heaps = {}
+        seen: set[str] = set()
+        for leaf in self.members:
+            for at, branch in enumerate(leaf.path):
+                if branch.name not in seen:
+                    seen.add(branch.name)
+                    self.heaps.setdefault(_parent(leaf.path, at), []).append(branch.key())
+        for heap in self.heaps.values():
+            heapify(heap)
+
+    def _first_member(self) -> Leaf | None:
+        """Without queues a level is one leaf."""
+        return next((leaf for leaf in self.members if leaf.first() is not None), None)
+
+    def _top(self) -> Leaf | None:
+        assert self.level is not None
+        heaps = self.heaps
+        while heaps:
+            name = ""
+            while name in heaps:
+                name = heaps[name][0][2]
+            leaf = self.leaves[self.level, name]
+            if leaf.first() is not None:
+                return leaf
+            for at in range(len(leaf.path)):  # it is done, and so is every parent that has no other
+                parent = _parent(leaf.path, at)
+                heappop(heaps[parent])
+                if heaps[parent]:
+                    break
+                del heaps[parent]
+        return None
+
+    def take(self, leaf: Leaf) -> Ranked:
+        self.waiting -= 1
+        return leaf.take()
+
+    def started(self, leaf: Leaf, lane: Lane) -> None:
+        """What it was given counts at once. `leaf` is the one whose turn it was."""
+        if self.shares is None:
+            return
+        self.shares.charge(lane)
+        if self.heaps:
+            for at, branch in enumerate(leaf.path):
+                heapreplace(self.heaps[_parent(leaf.path, at)], branch.key())
+
+    def comes_again(self, line: Line, *, shortest: bool = False) -> None:
+        """The line's next job, in its own turn."""
+        job, lane = line.job, line.lane
+        turn = rank(self.policy, self.pool, lane, job, self.now)
+        key = leaf_key(self.policy, self.ranking, lane, turn)
+        leaf = self.leaves.get(key)
+        if leaf is None:
+            leaf = self.leaves[key] = Leaf([], self._path(key, lane))
+        if key[0] != self.level and key[0] not in self.levels:
+            insort(self.levels, key[0])
+        first = lane.estimate_ms if shortest else turn
+        heappush(leaf.again, (first, job.submit_ms, job.id, lane.units, lane.estimate_ms, lane, line))
+        self.waiting += 1
+
+    # -- ahead of their turn -----------------------------------------------------------------------------
+
+    def leave_candidates(self, placer: Placer, lifts: int, *, shortest: bool) -> None:
+        """Leaves those who may start now. `shortest`: within each leaf the shortest go first from here on."""
+        self.waiting = 0
+        for leaf in self.leaves.values():
+            rest = placer.sift(leaf.entries[leaf.at :])
+            rest += [entry for entry in leaf.again if entry[6].lifts != lifts]
+            if shortest:
+                rest = [(entry[4], *entry[1:]) for entry in rest]
+            heapify(rest)
+            leaf.entries, leaf.at, leaf.again = [], 0, rest
+            self.waiting += len(rest)
+
+    def sift(self, placer: Placer) -> None:
+        """Candidates that cannot start any more."""
+        self.waiting = 0
+        for leaf in self.leaves.values():
+            leaf.again = placer.sift(leaf.again)
+            heapify(leaf.again)
+            self.waiting += len(leaf.again)
+
+    def serials(self) -> tuple[int, ...]:
+        return tuple([entry[5].serial for leaf in self.leaves.values() for entry in leaf.again])
+
+    # -- limits ------------------------------------------------------------------------------------------
+
+    def has_room(self, lane: Lane, *, aged: bool) -> bool:
+        """Under the limits of its queues. One past the ageing bound keeps what comes back for itself."""
+        if self.shares is None or self.shares.has_room(lane):
+            return True
+        if aged:
+            self.shares.shut(lane)
+        return False
+
+
+def _parent(path: list[Branch], at: int) -> str:
+    return path[at + 1].name if at + 1 < len(path) else ""
