@@ -10,6 +10,7 @@ from tidegate.model.jobs import (
     AfterKind,
     Array,
     Cause,
+    Checkpoint,
     JobSpec,
     Retry,
     RetryRule,
@@ -24,6 +25,7 @@ from tidegate.model.policy import (
     Backfill,
     Bound,
     CandidateOrder,
+    Checkpoints,
     Cycle,
     Estimate,
     EstimateFrom,
@@ -69,6 +71,9 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
         {"urgent": JobClass(level=chooser.pick((0, 0, 1)), head_start_ms=25)},
         queues_of(chooser) if one_in(chooser, 2) else {},
         Share(chooser.pick((0, 50))),
+        Checkpoints(
+            chooser.pick((0, 12)), chooser.pick((0, 256)), answer_max_ms=30, at_once_max=chooser.pick((0, 1, 2))
+        ),
         cycle,
     )
 
@@ -115,6 +120,8 @@ def spec_of(chooser: Chooser, pools: Sequence[str], *, even: bool = False, plain
         first = chooser.integer(0, 3)
         indices = tuple(first + 2 * i for i in range(chooser.integer(1, 5)))
         spec["array"] = Array(indices, chooser.pick((0, 0, 1, 2)))
+    if not plain and one_in(chooser, 4):
+        spec["checkpoint"] = Checkpoint(every_ms=chooser.pick((0, 7)), size_mib=chooser.pick((0, 1)))
     if not plain and one_in(chooser, 3):
         spec["expected_ms"] = chooser.pick((1, 5, 15, 200))
     return JobSpec(**spec)  # type: ignore[arg-type]  # a dict of many types

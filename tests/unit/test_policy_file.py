@@ -12,6 +12,7 @@ from tidegate.model.policy import (
     Backfill,
     Bound,
     CandidateOrder,
+    Checkpoints,
     Cycle,
     Estimate,
     EstimateFrom,
@@ -54,6 +55,7 @@ queues:
   lab/vision: {limit: {cpus: 0.5, disks: 3}, users: fair, user_limit: {gpus: 2}, run_max: 1d}
   rest: 3
 share: {half_life: 7d}
+checkpoints: {every: 10m, write_mib_s: 200, at_once_max: 4}
 cycle: {starts_max: 1_000}
 """
 
@@ -99,6 +101,7 @@ def test_every_entry_is_read():
             "rest": Queue(3),
         },
         Share(7 * 24 * HOUR_MS),
+        Checkpoints(600_000, 200, at_once_max=4),
         Cycle(1000),
         "a test",
     )
@@ -364,7 +367,7 @@ def test_every_field_is_described():
 
 
 def test_the_tables_of_exceptions_name_fields_that_exist():
-    records = {PolicySpec, Order, Backfill, Fit, Estimate, JobClass, Queue, Share, Cycle}
+    records = {PolicySpec, Order, Backfill, Fit, Estimate, JobClass, Queue, Share, Checkpoints, Cycle}
     fields = {(record.__name__, name) for record in records for name in record.__struct_fields__}
     tables = {*policy_fields.RENAMED, *policy_fields.WORDS, *policy_fields.MAIN.items()}
     tables |= {(record, name) for record, _, name in (key.partition(".") for key in policy_fields.TEXTS) if name}

@@ -69,6 +69,30 @@ class HaltRequested(Value, frozen=True, gc=False, tag=True):
     outcome: Outcome
     by: str
     again: bool = False  # when it has ended the task waits again
+    save: bool = False  # it is asked to save itself first
+    room_for: int = 0  # the task it makes room for
+    until: int = 0  # planning assumes that it has ended by then; 0: nothing new is known
+
+
+class CheckpointAsked(Value, frozen=True, gc=False, tag=True):
+    """The job is to save itself, and run on."""
+
+    at: int
+    task: int
+    attempt: int
+    number: int
+    next_at: int  # it is asked again then
+
+
+class CheckpointKept(Value, frozen=True, gc=False, tag=True):
+    """The attempt has saved itself, whole: so much of what it did another one need not do again."""
+
+    at: int
+    task: int
+    attempt: int
+    number: int  # the ask it answers; 0: none
+    kept_ms: int
+    size_mib: int = 0
 
 
 class AttemptLost(Value, frozen=True, gc=False, tag=True):
@@ -231,6 +255,8 @@ Event = (
     | JobStarted
     | JobLaunched
     | HaltRequested
+    | CheckpointAsked
+    | CheckpointKept
     | AttemptLost
     | AttemptFailed
     | TaskRested

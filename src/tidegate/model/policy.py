@@ -164,6 +164,22 @@ class Share(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defau
     why: str = ""
 
 
+class Checkpoints(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """When jobs that can save themselves are asked to."""
+
+    every_ms: Annotated[
+        int, Meta(ge=0, description="how often a job of a class that may be preempted is asked; 0: only when it is")
+    ] = 5 * MINUTE_MS
+    write_mib_s: Annotated[
+        int,
+        Meta(ge=0, description="MiB a second that all of them together are to write; asks are spread by it; 0: any"),
+    ] = 0
+    size_mib: Annotated[int, Meta(ge=0, description="MiB that a job is taken to write if it does not say")] = 1024
+    at_once_max: Annotated[int, Meta(ge=0, description="how many may be saving at once; 0: any number")] = 0
+    answer_max_ms: Annotated[int, Meta(ge=1, description="an ask that is not answered by then is given up")] = HOUR_MS
+    why: str = ""
+
+
 class Cycle(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """Where one pass stops, in counts; the next pass goes on from there."""
 
@@ -180,5 +196,6 @@ class PolicySpec(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_
     classes: dict[str, JobClass] = msgspec.field(default_factory=dict)
     queues: dict[str, Queue] = msgspec.field(default_factory=dict)
     share: Share = Share()
+    checkpoints: Checkpoints = Checkpoints()
     cycle: Cycle = Cycle()
     why: str = ""
