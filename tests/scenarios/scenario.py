@@ -25,6 +25,7 @@ from tidegate.model.jobs import (
     Amounts,
     Array,
     Cause,
+    Checkpoint,
     JobSpec,
     Labels,
     Retry,
@@ -93,6 +94,7 @@ class JobData(Data, rename={"klass": "class"}):
     backoff: str = "1s"
     backoff_max: str = "10m"
     notify: bool = False
+    saves: bool = False  # it can save itself when it is asked to
     env: str = ""  # the name of an environment,
     brings: dict[str, str] = {}  # and what is in it
 
@@ -199,6 +201,7 @@ def submit_of(said: JobData) -> Submit:
         held=said.held,
         losses_max=said.losses_max,
         retry=_retry(said),
+        checkpoint=Checkpoint() if said.saves else None,
         work=Work(("true",), env=said.env, notify="mail" if said.notify else "") if said.notify or said.env else None,
     )
     return Submit(spec, said.id, said.key, tuple(sorted(said.brings.items())))

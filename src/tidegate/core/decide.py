@@ -11,13 +11,25 @@ With depth 0 the first refusal ends the pass (strict order); with depth 1 this i
 bound conservative backfilling. A pass that only has new arrivals to look at tries just those.
 """
 
+from msgspec.structs import replace
+
 from tidegate.core import KERNEL
 from tidegate.core.memo import FLAT, Memo, Order, Ranking, Settled
 from tidegate.core.place import Chosen, Placer, placer_for
+from tidegate.core.preempt import Preemptor, may_preempt
 from tidegate.core.turns import Leaf, Line, Turns, array_tasks
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.decisions import Plan
-from tidegate.model.events import CUT_BY_STARTS, CUT_BY_TRIALS, CycleRan, JobStarted, Placement, Promise
+from tidegate.model.events import (
+    CUT_BY_PREEMPTION,
+    CUT_BY_STARTS,
+    CUT_BY_TRIALS,
+    CycleRan,
+    HaltRequested,
+    JobStarted,
+    Placement,
+    Promise,
+)
 from tidegate.model.policy import CandidateOrder
 from tidegate.policy.order import AGED
 from tidegate.policy.share import Shares
@@ -36,10 +48,13 @@ def decide(world: World, memo: Memo, now: int) -> Plan:
         _look_at(cycle, memo, stirred[name])
     if world.suspects:
         _one_run_where_tried(cycle)
+    looks = tuple(sorted(cycle.preemptor.looks.items())) if cycle.preemptor is not None else ()
     number = world.cycle + 1
-    memo.cycle = -1 if cycle.cut == CUT_BY_TRIALS else number
-    ran = CycleRan(now, number, world.policy_version, KERNEL, cycle.cut, tuple(cycle.promised), tuple(cycle.withdrawn))
-    return Plan(ran, tuple(cycle.starts))
+    memo.cycle = -1 if cycle.cut in {CUT_BY_TRIALS, CUT_BY_PREEMPTION} else number
+    ran = CycleRan(
+        now, number, world.policy_version, KERNEL, cycle.cut, tuple(cycle.promised), tuple(cycle.withdrawn), looks
+    )
+    return Plan(ran, tuple(cycle.starts), tuple(cycle.halts))
 
 
 def _one_run_where_tried(cycle: "_Cycle") -> None:
@@ -66,14 +81,16 @@ def _one_run_where_tried(cycle: "_Cycle") -> None:
 class _Cycle:
     """What one cycle gathers over its pools."""
 
-    __slots__ = ("cut", "now", "policy", "promised", "shares", "starts", "withdrawn", "world")
+    __slots__ = ("cut", "halts", "now", "policy", "preemptor", "promised", "shares", "starts", "withdrawn", "world")
 
     def __init__(self, world: World, now: int) -> None:
         self.world = world
         self.policy = world.policy
         self.now = now
         self.shares = Shares(world, now) if world.policy.queues else None
+        self.preemptor = Preemptor(world, self.shares, now) if may_preempt(world.policy) else None
         self.starts: list[JobStarted] = []
+        self.halts: list[HaltRequested] = []
         self.promised: list[Promise] = []
         self.withdrawn: list[int] = []
         self.cut = ""
@@ -94,7 +111,7 @@ def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
                 cycle, pool, placer, Turns(cycle.policy, cycle.now, pool, ranking, ranking.leaves, cycle.shares)
             )
             settled = full_pass.full()
-            if settled is not None and ranking.leaf_names is None:
+            if settled is not None and ranking.leaf_names is None and cycle.preemptor is None:
                 memo.settled[pool.name] = settled
             if full_pass.standing:  # they may have taken room from now on when cursors moved
                 ranking.cursors.clear()
@@ -162,8 +179,8 @@ class _Pass:
     def full(self) -> Settled | None:
         """None: another pass at once might find more, so nothing is settled."""
         depth, pool = self.policy.backfill.depth, self.pool
-        if depth > 1 and pool.promised:
-            self._stand()
+        if pool.promised:
+            self._stand(all_of_them=depth > 1)
         self._heads()
         if self.standing and not self.cycle.cut:
             self._lift_the_rest()
@@ -230,7 +247,26 @@ class _Pass:
                 line.lifts = self.lifts
                 self.promises[task] = promise = self._promise(lane, task, *promised)
                 self.moved |= standing is not None and self.world.promises.get(task) != promise
+                if self.cycle.preemptor is not None:
+                    self._interrupt(self.cycle.preemptor, line, promise)
         return False
+
+    def _interrupt(self, preemptor: Preemptor, line: Line, promise: Promise) -> None:
+        """Others make room for the job, if its turn is worth that: it starts when they have gone, not when it must."""
+        lane, task, grace_ms = line.lane, line.task, max(1, self.policy.preemption.grace_ms)
+        soon = self.now + grace_ms
+        if promise.start_by <= soon:
+            return
+        self.placer.lift(lane, promise.start_by, self._rows(promise))
+        room = self.placer.room_between(soon, soon + lane.estimate_ms)
+        halts = preemptor.make_room(self.pool, lane, line.job, task, room)
+        if not halts:
+            self.placer.stand(lane, promise.start_by, self._rows(promise))
+            return
+        cycle = self.cycle
+        cycle.halts += halts
+        cycle.cut = CUT_BY_PREEMPTION
+        self.promises[task] = replace(promise, held_until=self.now + self.policy.preemption.hold_ms)
 
     def _promise(self, lane: Lane, task: int, start: int, chosen: Chosen) -> Promise:
         """A promise whose start is what it was keeps its nodes too, if they are free then."""
@@ -242,7 +278,8 @@ class _Pass:
                 if self.placer.stand(lane, start, before) is not None:
                     return known
                 self.placer.stand(lane, start, chosen)
-        return Promise(task, start, self._names(chosen))
+        held_until = known.held_until if known is not None and known.held_until > self.now else 0
+        return Promise(task, start, self._names(chosen), held_until)
 
     # -- jobs ahead of their turn ------------------------------------------------------------------------
 
@@ -290,10 +327,12 @@ class _Pass:
 
     # -- promises ----------------------------------------------------------------------------------------
 
-    def _stand(self) -> None:
-        """Room for the promises made before, earliest first; newcomers plan around them."""
+    def _stand(self, *, all_of_them: bool) -> None:
+        """Room for the promises made before, earliest first; newcomers plan around them. If not all: for those held."""
         jobs = self.world.jobs
         kept = [self.world.promises[task] for task in self.pool.promised]
+        if not all_of_them:
+            kept = [promise for promise in kept if promise.held_until > self.now]
         for promise in sorted(kept, key=lambda promise: (promise.start_by, promise.task)):
             job, task = jobs[promise.task >> ARRAY_BITS], promise.task
             if job.spec.array is not None:
@@ -310,11 +349,21 @@ class _Pass:
 
     def _lift_the_rest(self) -> None:
         """Their jobs are no longer among the first `depth`."""
+        held = {task for task in self.standing if self._is_held(task)}
+        if len(held) == len(self.standing):
+            return
         for task, standing in self.standing.items():
+            if task in held:
+                continue
             lane = self.pool.lanes[self.world.lane_key(self.world.jobs[task >> ARRAY_BITS])]
             self.placer.lift(lane, *standing)
+        self.standing = {task: self.standing[task] for task in held}
         self.lifts += 1
         self.moved = True
+
+    def _is_held(self, task: int) -> bool:
+        known = self.world.promises.get(task)
+        return known is not None and known.held_until > self.now
 
     def _record_promises(self) -> None:
         """What changed against the promises the world knows of. A pass that was cut withdraws nothing."""
@@ -326,5 +375,5 @@ class _Pass:
             return
         started = {start.task for start in cycle.starts}
         for task in self.pool.promised:
-            if task not in self.promises and task not in started:
+            if task not in self.promises and task not in started and task not in self.standing:
                 cycle.withdrawn.append(task)
