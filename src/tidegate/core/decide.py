@@ -147,6 +147,7 @@ class _Pass:
 
     __slots__ = (
         "cycle",
+        "held",
         "last",
         "lifts",
         "moved",
@@ -171,6 +172,7 @@ class _Pass:
         self.now = cycle.now
         self.promises: dict[int, Promise] = {}
         self.standing: dict[int, tuple[int, Chosen]] = {}  # promises of earlier cycles that still hold
+        self.held: dict[int, int] = {}  # those of them that others were interrupted for, and until when
         self.lifts = 0  # how often room came back: what was refused before may fit since
         self.moved = False  # a standing promise did not just stay, so a second pass might choose better
         self.last: Order | None = None  # of the last job refused in its turn
@@ -270,15 +272,14 @@ class _Pass:
 
     def _promise(self, lane: Lane, task: int, start: int, chosen: Chosen) -> Promise:
         """A promise whose start is what it was keeps its nodes too, if they are free then."""
-        known = self.world.promises.get(task)
+        known, held_until = self.world.promises.get(task), self.held.get(task, 0)
         if known is not None and known.start_by == start and known.nodes and chosen[0]:
             before = self._rows(known)
             if before != chosen:
                 self.placer.lift(lane, start, chosen)
                 if self.placer.stand(lane, start, before) is not None:
-                    return known
+                    return replace(known, held_until=held_until)
                 self.placer.stand(lane, start, chosen)
-        held_until = known.held_until if known is not None and known.held_until > self.now else 0
         return Promise(task, start, self._names(chosen), held_until)
 
     # -- jobs ahead of their turn ------------------------------------------------------------------------
@@ -338,6 +339,8 @@ class _Pass:
             if job.spec.array is not None:
                 task = next(array_tasks(self.world, job), task)  # a lost task may have come before it
             chosen = self.placer.stand(self.pool.lanes[self.world.lane_key(job)], promise.start_by, self._rows(promise))
+            if promise.held_until > self.now:
+                self.held[task] = promise.held_until
             if chosen is not None:
                 self.standing[task] = (promise.start_by, chosen)
             else:
@@ -348,22 +351,15 @@ class _Pass:
         return tuple([row_of[name] for name, _ in promise.nodes]), tuple([count for _, count in promise.nodes])
 
     def _lift_the_rest(self) -> None:
-        """Their jobs are no longer among the first `depth`."""
-        held = {task for task in self.standing if self._is_held(task)}
-        if len(held) == len(self.standing):
-            return
-        for task, standing in self.standing.items():
-            if task in held:
-                continue
-            lane = self.pool.lanes[self.world.lane_key(self.world.jobs[task >> ARRAY_BITS])]
-            self.placer.lift(lane, *standing)
-        self.standing = {task: self.standing[task] for task in held}
-        self.lifts += 1
-        self.moved = True
-
-    def _is_held(self, task: int) -> bool:
-        known = self.world.promises.get(task)
-        return known is not None and known.held_until > self.now
+        """Their jobs are no longer among the first `depth`. What is held stays."""
+        for task, (start, chosen) in self.standing.items():
+            if task in self.held:
+                self.promises[task] = Promise(task, start, self._names(chosen), self.held[task])
+            else:
+                lane = self.pool.lanes[self.world.lane_key(self.world.jobs[task >> ARRAY_BITS])]
+                self.placer.lift(lane, start, chosen)
+                self.lifts += 1
+                self.moved = True
 
     def _record_promises(self) -> None:
         """What changed against the promises the world knows of. A pass that was cut withdraws nothing."""
@@ -375,5 +371,5 @@ class _Pass:
             return
         started = {start.task for start in cycle.starts}
         for task in self.pool.promised:
-            if task not in self.promises and task not in started and task not in self.standing:
+            if task not in self.promises and task not in started:
                 cycle.withdrawn.append(task)

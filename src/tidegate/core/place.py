@@ -133,6 +133,7 @@ class CountedPlacer:
 
     def lift(self, lane: Lane, start: int, chosen: Chosen) -> None:
         start = max(start, self.draft.now)
+        self.draft.lay_out()
         self.draft.take(start, start + lane.estimate_ms, -lane.units)
 
     def room_between(self, start: int, end: int) -> Columns:
