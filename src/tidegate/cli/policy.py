@@ -125,9 +125,9 @@ COMMANDS = {
         "policy",
         "Who goes first, and how that is changed: from the next cycle on, never for what runs.\n"
         "`show` prints the policy in force as a file, or any other in full; `list` names the built-in ones; `check` "
-        "says what is wrong with a file, by line. `diff` says what another policy would change, field by field, and for the "
-        "jobs that wait; `apply` puts it in force; the same again changes nothing. `history` lists what was in force, "
-        "`rollback` goes back to it (without VERSION: to the one before).",
+        "says what is wrong with a file, by line. `diff` says what another policy would change, field by field, and "
+        "for the jobs that wait; `apply` puts it in force; the same again changes nothing. `history` lists what was in "
+        "force, `rollback` goes back to it (without VERSION: to the one before).",
         policy,
         "show, diff, history",
         Option("--version", "N", "show that one, instead of the one in force", count, default=0),
