@@ -12,7 +12,7 @@ from tidegate.api.follow import Stream, Streams
 from tidegate.api.http import Request
 from tidegate.api.live import ToldJournal
 from tidegate.api.rows import job_row, live_rows
-from tidegate.api.words import RefusedError, Tasks, problem
+from tidegate.api.words import RefusedError, Tasks
 from tidegate.model.base import ARRAY_BITS, FOREVER_MS, task_key
 from tidegate.model.events import Event, PolicyChanged
 from tidegate.model.history import Ending
