@@ -177,7 +177,7 @@ def print_effect(effect: "dict[str, Any]") -> None:
         print(f"\n{line}: it changes nothing for any of them.")
         return
     print(f"\n{line}; {looked_at:,} looked at, the first {effect['first']:,} of each pool's line at most.")
-    heads = ["QUEUE", "CLASS", "WAITING", "LOOKED AT", "FORWARD", "BACK", "START NEXT", "REFUSED"]
+    heads = ["QUEUE", "CLASS", "WAITING", "SEEN", "FORWARD", "BACK", "STARTS", "REFUSED"]
     rows = [
         [plain(row["queue"]), plain(row["class"]), *(f"{row[name]:,}" for name in ("waiting", "looked_at", "forward")),
          f"{row['back']:,}", f"{row['starts_before']:,} → {row['starts_after']:,}", f"{row['refused']:,}"]
