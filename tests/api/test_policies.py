@@ -77,7 +77,7 @@ def desk() -> Iterator[Desk]:
     made = Desk()
     yield made
     made.policies.close()
-    made.aio.run_until_complete(asyncio.sleep(0))  # what the threads handed over
+    made.aio.run_until_complete(made.aio.shutdown_default_executor())  # a turn for what the threads handed over
     made.aio.close()
 
 

@@ -36,8 +36,8 @@ policy 'easy' (version 4) → 'lab'
                       why: short first
   classes.night       (none) → {head_start: -1d}
 
-1 task running: not touched. 2,000 jobs waiting for room or a turn; 1,500 looked at, the first 1,000 of each pool's line \
-at most.
+1 task running: not touched. 2,000 jobs waiting for room or a turn; 1,500 looked at, \
+the first 1,000 of each pool's line at most.
 QUEUE  CLASS   WAITING   SEEN  FORWARD   BACK  STARTS  REFUSED
 gpu    normal    2,000  1,500       30  1,400   2 → 3        1
 promised starts: 1 kept (1 of them for later), 2 new, 3 lost

@@ -124,10 +124,11 @@ COMMANDS = {
     "policy": Command(
         "policy",
         "Who goes first, and how that is changed: from the next cycle on, never for what runs.\n"
-        "`show` prints the policy in force as a file, or any other in full; `list` names the built-in ones; `check` "
-        "says what is wrong with a file, by line. `diff` says what another policy would change, field by field, and "
-        "for the jobs that wait; `apply` puts it in force; the same again changes nothing. `history` lists what was in "
-        "force, `rollback` goes back to it (without VERSION: to the one before).",
+        "show [NAME|FILE]: the policy in force as a file, or another one in full.\n"
+        "list: the built-in ones. check FILE: what is wrong with it, by line.\n"
+        "diff NAME|FILE: what another policy would change, field by field, and for the jobs that wait.\n"
+        "apply NAME|FILE: puts it in force; the same again changes nothing.\n"
+        "history: what was in force. rollback [VERSION]: back to it; without VERSION to the one before.",
         policy,
         "show, diff, history",
         Option("--version", "N", "show that one, instead of the one in force", count, default=0),
@@ -140,7 +141,7 @@ COMMANDS = {
         Option("--note", "TEXT", "why, for the history"),
         flag("--exit-code", f"diff, --dry-run: exit with {DIFFERENT} where there is a difference"),
         *TALKING,
-        words="show [NAME|FILE] | list | check FILE | diff FILE|NAME | apply FILE|NAME | history | rollback [VERSION]",
+        words="ACTION [NAME|FILE|VERSION]",
         least=1,
         most=2,
         examples="""
