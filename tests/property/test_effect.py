@@ -13,7 +13,7 @@ from tidegate.core.accept import accept
 from tidegate.core.decide import decide
 from tidegate.core.memo import Memo
 from tidegate.lab import effect as looking
-from tidegate.lab.effect import effect, in_line
+from tidegate.lab.effect import Tried, effect, in_line
 from tidegate.model.base import job_of
 from tidegate.model.commands import ChangePolicy, Refused
 from tidegate.policy.order import rank
@@ -90,7 +90,7 @@ def test_the_line_is_in_order_of_rank(data: st.DataObject):
             for lane in pool.lanes.values()
             for job in lane.jobs
         ]
-        assert [job.id for job in in_line(policy, pool, sim.now)] == [job for _, _, job in sorted(ranked)]
+        assert [job.id for job in in_line(Memo(), policy, pool, sim.now)] == [job for _, _, job in sorted(ranked)]
 
 
 def queued(world: World) -> int:
@@ -109,5 +109,9 @@ def test_counts_bound_what_is_looked_at(data: st.DataObject):
         vars(looking).update(kept)
     assert len(found.rows) <= 2
     assert found.looked_at <= 2 * 3
+    for pool in sim.world.pools:  # ranked once, for the cycle and for the line
+        tried = Tried(sim.world, sim.world.policy, sim.now)
+        cold = in_line(Memo(), sim.world.policy, tried.world.pools[pool], sim.now)
+        assert tried.line(pool, 1000) == list(cold)
     assert found.waiting == total(found)["waiting"] == queued(sim.world)
     assert found.looked_at == total(found)["looked_at"]

@@ -63,7 +63,8 @@ class Tried:
         self.policy, self.now = policy, now
         self.world = twin = world.fork()
         apply(twin, PolicyChanged(now, twin.policy_version + 1, policy))
-        plan = decide(twin, Memo(), now)
+        self.memo = Memo()  # it ranks a long line once, for the cycle and for the places
+        plan = decide(twin, self.memo, now)
         self.cut = plan.cycle.cut
         self.starts = [start.task for start in plan.starts]
         self.promises: dict[int, Promise] = dict(twin.promises)
@@ -72,7 +73,7 @@ class Tried:
             self.promises.pop(task, None)
 
     def line(self, pool: str, at_most: int) -> list[Job]:
-        return list(islice(in_line(self.policy, self.world.pools[pool], self.now), at_most))
+        return list(islice(in_line(self.memo, self.policy, self.world.pools[pool], self.now), at_most))
 
     def refuses(self, job: Job) -> Refused | None:
         """If it were submitted now; what it depends on has ended, or it would not be in line."""
@@ -80,9 +81,9 @@ class Tried:
         return answer if isinstance(answer, Refused) else None
 
 
-def in_line(policy: PolicySpec, pool: Pool, now: int) -> Iterator[Job]:
+def in_line(memo: Memo, policy: PolicySpec, pool: Pool, now: int) -> Iterator[Job]:
     """The waiting jobs of a pool as `decide` would have their turn, if each were refused."""
-    ranking, _ = Memo().ranking(policy, pool, now)
+    ranking, _ = memo.ranking(policy, pool, now)
     heads = [(entry[0], entry[1], entry[2], entry[5], 0) for entry in ranking.entries]  # sorted, so it is a heap
     while heads:
         *_, lane, at = heads[0]
