@@ -86,11 +86,14 @@ def test_only_so_many_wait(desk: Desk) -> None:
     for one in compared:
         desk.policies.compare(one.as_request(), api.PolicyChoice(name="easy"))
     with pytest.raises(RefusedError, match="others have policies judged") as caught:
-        desk.put()
+        desk.policies.compare(Asking(desk.aio).as_request(), api.PolicyChoice(name="easy"))
     assert caught.value.status == 503
+    desk.put()  # who changes the policy does not wait for those who look
     desk.judge.may_go.set()
     assert [desk.answer(one)[0] for one in compared] == [200] * WAITING_MAX
-    desk.put()
+    again = Asking(desk.aio)
+    desk.policies.compare(again.as_request(), api.PolicyChoice(name="easy"))
+    assert desk.answer(again)[0] == 200
 
 
 def test_a_judge_that_fails_is_said_and_changes_nothing(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +109,7 @@ def test_a_client_that_went_away_changes_nothing(desk: Desk) -> None:
     """It was told nothing, and may have come back with another wish."""
     desk.put(gone=True)
     asking = Asking(desk.aio)
-    desk.policies.compare(asking.as_request(), api.PolicyChoice(name="easy"))  # judged after it
+    desk.policies.put(asking.as_request(), api.PolicyWish(name="easy", dry_run=True))  # judged after it
     desk.judge.may_go.set()
     desk.answer(asking)
     assert not desk.inbox.coming
@@ -116,7 +119,7 @@ def test_who_asks_is_in_the_command(desk: Desk) -> None:
     desk.judge.may_go.set()
     desk.put()
     asking = Asking(desk.aio)
-    desk.policies.compare(asking.as_request(), api.PolicyChoice(name="easy"))
+    desk.policies.put(asking.as_request(), api.PolicyWish(name="easy", dry_run=True))
     desk.answer(asking)
     ((command, _),) = desk.inbox.coming
     assert (getattr(command, "by", ""), getattr(command, "if_version", 0)) == ("ann", -1)

@@ -19,10 +19,11 @@ from tidegate.wire.policy_file import dump_policy
 from tidegate.world.world import World
 
 WAITING_MAX = 8
-"""So many policies are judged or wait for it; who comes then is told to come again."""
+"""So many policies of a line are judged or wait for it; who comes then is told to come again."""
 HISTORY_LIMIT = 50
 HISTORY_MAX = 10_000
 ERRORS_MAX = 20
+CANNOT = "the policy cannot be judged"
 
 encode = msgspec.json.encode
 
@@ -48,7 +49,7 @@ class Verdict(msgspec.Struct):
 
 class Judge(Protocol):
     def __call__(self, question: Question) -> Verdict:
-        """From a thread; it may take seconds."""
+        """From a thread, or from two at once; it may take seconds."""
         ...
 
     def close(self) -> None:
@@ -63,11 +64,14 @@ class Policies:
         self.past = past
         self.judge = judge
         self.now = now
-        self.aside = Aside(past.aio, "the policy cannot be judged")
+        # Two lines, so that those who only look never keep those from changing the policy who may.
+        self.looks = Aside(past.aio, CANNOT)
+        self.changes = Aside(past.aio, CANNOT)
 
     def close(self) -> None:
         self.judge.close()
-        self.aside.close()
+        self.looks.close()
+        self.changes.close()
 
     def show(self, request: Request, version: int) -> None:
         """0: the one in force."""
@@ -87,7 +91,8 @@ class Policies:
         self.past.policies(request, max(1, min(limit, HISTORY_MAX)), told)
 
     def compare(self, request: Request, choice: api.PolicyChoice) -> None:
-        self._judged(request, choice, lambda _, diff: request.answer(200, encode(diff)), look=True)
+        question = self._question(choice, look=True)
+        self._judged(self.looks, request, question, lambda _, diff: request.answer(200, encode(diff)))
 
     def put(self, request: Request, wish: api.PolicyWish) -> None:
         def settled(spec: PolicySpec, diff: api.PolicyDiffBody) -> None:
@@ -101,7 +106,7 @@ class Policies:
                 body = api.PolicySetBody(bool(diff.changes), diff.version, diff.old, diff)
                 request.answer(200, encode(body))
 
-        self._judged(request, wish, settled, look=wish.dry_run)
+        self._judged(self.changes, request, self._question(wish, look=wish.dry_run), settled)
 
     def _change(self, request: Request, wish: api.PolicyWish, spec: PolicySpec) -> None:
         if request.gone:
@@ -118,14 +123,12 @@ class Policies:
 
     def _judged(
         self,
+        line: Aside,
         request: Request,
-        choice: api.PolicyChoice,
+        question: Question,
         done: Callable[[PolicySpec, api.PolicyDiffBody], None],
-        *,
-        look: bool,
     ) -> None:
-        question = self._question(choice, look=look)
-        if self.aside.waiting >= WAITING_MAX:
+        if line.waiting >= WAITING_MAX:
             raise RefusedError(503, "others have policies judged already", "try again in a few seconds")
 
         def ended(verdict: Verdict) -> None:
@@ -134,7 +137,7 @@ class Policies:
             else:
                 done(verdict.spec, verdict.diff)
 
-        self.aside.do(request, lambda: self.judge(question), ended)
+        line.do(request, lambda: self.judge(question), ended)
 
     def _question(self, choice: api.PolicyChoice, *, look: bool) -> Question:
         if sum((bool(choice.text), bool(choice.name), bool(choice.version))) != 1:

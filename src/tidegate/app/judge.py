@@ -33,11 +33,11 @@ class TooLongError(Exception):
 
 
 class Judge:
-    """For the server: asks the process, one question at a time, from whichever thread."""
+    """For the server, from its threads: a process a question."""
 
     def __init__(self, journal: Path) -> None:
         self.journal = journal
-        self.process: subprocess.Popen[bytes] | None = None
+        self.processes: list[subprocess.Popen[bytes]] = []
         self.closed = False
 
     def __call__(self, question: Question) -> Verdict:
@@ -55,7 +55,7 @@ class Judge:
     def _ask(self, question: Question, patience_s: float) -> Verdict:
         command = [sys.executable, "-P", "-m", "tidegate.app.judge", str(self.journal)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-            self.process = process
+            self.processes.append(process)
             if self.closed:
                 process.kill()
             try:
@@ -64,15 +64,14 @@ class Judge:
                 raise TooLongError(f"it took longer than {patience_s:.0f} s") from None
             finally:
                 process.kill()
-                self.process = None
+                self.processes.remove(process)
         if process.returncode:
             raise RuntimeError(f"the judge ended with exit code {process.returncode}")
         return _decode_verdict(said)
 
     def close(self) -> None:
         self.closed = True
-        process = self.process
-        if process is not None:
+        for process in tuple(self.processes):
             process.kill()
 
 

@@ -84,11 +84,12 @@ def show(options: Options, name: str) -> int:
 
 def check(options: Options, path: str) -> int:
     """Every error and every doubt, each with its line; exit code 1 if there is an error."""
+    from pathlib import Path
+
     from tidegate.wire.policy_file import PolicyError, inspect_policy, read_policy
 
     try:
-        # A path here, never a name: what is checked is a file.
-        spec = read_policy(path if "/" in path else f"./{path}")
+        spec = read_policy(Path(path))  # what is checked is a file, whatever it is called
     except PolicyError as error:
         if options.json:
             json_value({"file": path, "good": False, "errors": str(error).split("\n"), "warnings": []})
