@@ -97,12 +97,13 @@ def check(options: Options, path: str) -> int:
             print(error, file=sys.stderr)
         return 1
     with open(path, "rb") as stream:
-        doubts = [f"{path}:{doubt}" for doubt in inspect_policy(stream.read()).warnings]
+        doubts = inspect_policy(stream.read()).warnings
     if options.json:
-        json_value({"file": path, "good": True, "errors": [], "warnings": doubts})
+        warnings = [f"{path}:{doubt}" for doubt in doubts]
+        json_value({"file": path, "good": True, "errors": [], "warnings": warnings})
         return 0
     for doubt in doubts:
-        print(f"warning: {doubt}")
+        print(f"{path}:{doubt.line}:{doubt.column}: warning: {doubt.path}: {doubt.message}; {doubt.cure}")
     print(f"{path}: policy {spec.name!r} is good")
     return 0
 
