@@ -178,10 +178,12 @@ def test_refusals_are_told_by_line(server: FakeServer, tide: Tide):
     ("octets", "says"),
     [(b"", "the file is empty"), (b"name: \xff", "not UTF-8"), (b"#" * 70_000, "larger than 64 KiB")],
 )
-def test_what_is_no_policy_file_is_not_sent(tide: Tide, lab: Path, octets: bytes, says: str):
+def test_what_is_no_policy_file_is_not_sent(tide: Tide, home: Path, lab: Path, octets: bytes, says: str):
     lab.write_bytes(octets)
-    done = tide("policy", "diff", lab)
-    assert (done.returncode, says in done.stderr) == (1, True), done.stderr
+    for words in (("diff", lab), ("apply", lab, "--yes")):
+        done = tide("policy", *words)
+        assert (done.returncode, says in done.stderr) == (1, True), done.stderr
+    assert not (home / "server.lock").exists(), "no server was started for it"
 
 
 # -- without a server ----------------------------------------------------------------------------------------

@@ -53,7 +53,8 @@ def history(options: Options) -> int:
 
 
 def diff(options: Options, word: str) -> int:
-    found = Server(options, KNOWN).call("POST", f"{PATH}/diff", None, choice_of(word))
+    choice = choice_of(word)  # before a server may be started for it
+    found = Server(options, KNOWN).call("POST", f"{PATH}/diff", None, choice)
     if options.json:
         json_value(found)
     else:
@@ -66,7 +67,8 @@ def diff(options: Options, word: str) -> int:
 
 def apply(options: Options, word: str) -> int:
     must_be_answerable(options)
-    return change(Server(options, ALWAYS), options, {**choice_of(word), "note": options.note or ""})
+    choice = choice_of(word)  # before a server may be started for it
+    return change(Server(options, ALWAYS), options, {**choice, "note": options.note or ""})
 
 
 def rollback(options: Options, word: str = "") -> int:
