@@ -118,10 +118,11 @@ def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
     elif (pool.fresh or settled.untried) and not settled.strict:
         serials = dict.fromkeys((*settled.untried, *pool.fresh))
         settled.untried = ()
-        some = {FLAT: [ranking.known[serial] for serial in serials]}
-        turns = Turns(cycle.policy, cycle.now, pool, ranking, some, None)
-        settled.placer.resume()
-        settled.untried = _Pass(cycle, pool, settled.placer, turns).candidates()
+        some = settled.placer.sift([ranking.known[serial] for serial in serials])
+        if some:
+            turns = Turns(cycle.policy, cycle.now, pool, ranking, {FLAT: some}, None)
+            settled.placer.resume()
+            settled.untried = _Pass(cycle, pool, settled.placer, turns).candidates()
 
 
 def _only_arrivals(settled: Settled, pool: Pool, ranking: Ranking) -> bool:

@@ -119,7 +119,9 @@ class Turns:
             if entries:
                 self.leaves[key] = Leaf(entries, self._path(key, entries[0][5]))
                 self.waiting += len(entries)
-        self.levels = sorted({level for level, _ in self.leaves})  # still to come, the highest last
+        self.levels = [level for level, _ in self.leaves]  # still to come, the highest last
+        if len(self.levels) > 1:
+            self.levels = sorted(set(self.levels))
         self.level: int | None = None
         self.members: list[Leaf] = []  # of the level, where there are no queues
         self.heaps: dict[str, list[Key]] = {}  # of the level, by parent: its children with somebody waiting
@@ -148,6 +150,8 @@ class Turns:
         self.level = level
         self.members = [leaf for key, leaf in self.leaves.items() if key[0] == level]
         self.heaps = {}
+        if self.shares is None:
+            return
         seen: set[str] = set()
         for leaf in self.members:
             for at, branch in enumerate(leaf.path):
@@ -212,11 +216,13 @@ class Turns:
         """Leaves those who may start now. `shortest`: within each leaf the shortest go first from here on."""
         self.waiting = 0
         for leaf in self.leaves.values():
-            rest = placer.sift(leaf.entries[leaf.at :])
-            rest += [entry for entry in leaf.again if entry[6].lifts != lifts]
+            rest = placer.sift(leaf.entries[leaf.at :] if leaf.at else leaf.entries)
+            if leaf.again:
+                rest += [entry for entry in leaf.again if entry[6].lifts != lifts]
             if shortest:
                 rest = [(entry[4], *entry[1:]) for entry in rest]
-            heapify(rest)
+            if len(rest) > 1:
+                heapify(rest)
             leaf.entries, leaf.at, leaf.again = [], 0, rest
             self.waiting += len(rest)
 
@@ -224,8 +230,9 @@ class Turns:
         """Candidates that cannot start any more."""
         self.waiting = 0
         for leaf in self.leaves.values():
-            leaf.again = placer.sift(leaf.again)
-            heapify(leaf.again)
+            if leaf.again:
+                leaf.again = placer.sift(leaf.again)
+                heapify(leaf.again)
             self.waiting += len(leaf.again)
 
     def serials(self) -> tuple[int, ...]:
