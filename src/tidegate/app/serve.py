@@ -24,6 +24,7 @@ from tidegate.api.words import problem
 from tidegate.app.engines import Fleet, fleet_of
 from tidegate.app.home import Home, HomeError
 from tidegate.app.keeping import SETTLE_S, Keeping
+from tidegate.app.leftovers import SWEEP_EVERY_S, Leftovers
 from tidegate.loop.loop import Loop
 from tidegate.model.commands import ChangePolicy, Refused, SetNode, SetNodeState
 from tidegate.model.nodes import NodeState
@@ -95,7 +96,8 @@ class Server:
         self.trouble: Refused | None = None
         facts = Facts(self.about, lambda: self.clock.last, self.stop, lambda: self.trouble)
         self.service = Service(world, self.inbox, self.journal, self.past, self.access, facts)
-        self.journal.watchers = self.service.watchers()
+        self.leftovers = Leftovers(home.path, world)
+        self.journal.watchers = (*self.service.watchers(), self.leftovers)
         self.site = Site(self.service.handle, problem)
         self.clock.before_wait = self.before_wait
         self.watched_fd = -1
@@ -138,6 +140,7 @@ class Server:
         tell_ready()
         self.breathe()
         self.tick()
+        self.sweep()
         try:
             while self.turn():
                 pass
@@ -150,6 +153,7 @@ class Server:
             self.aio.run_forever()  # what was answered goes out
             self.fleet.close(self.with_keeper)
             self.past.close()
+            self.leftovers.close()
             self.keeping.close()
         say("stopped; what runs, runs on" if self.loop.world.runs else "stopped")
 
@@ -163,6 +167,10 @@ class Server:
         except JournalError as error:
             self.set_trouble(error)
         self.aio.call_later(SETTLE_S, self.tick)
+
+    def sweep(self) -> None:
+        self.leftovers.sweep()
+        self.aio.call_later(SWEEP_EVERY_S, self.sweep)
 
     def stop(self, with_keeper: bool) -> None:
         self.with_keeper = with_keeper
