@@ -61,6 +61,16 @@ def test_the_loop_saves_when_it_is_asked_and_goes_on(keeper: Keeper) -> None:
     assert (last / "state").read_text() == "7"
 
 
+def test_an_ask_that_was_answered_and_still_stands_there_is_not_answered_again(keeper: Keeper) -> None:
+    keeper.ask(1)
+    saves: list[Path] = []
+    list(checkpoint.loop(range(5), saves.append))
+    assert len(saves) == 1
+    keeper.ask(2)
+    list(checkpoint.loop(range(5), saves.append))
+    assert len(saves) == 2
+
+
 def test_after_a_save_before_its_end_it_exits(keeper: Keeper) -> None:
     keeper.ask(1, "end")
     items = checkpoint.loop(range(10), lambda place: (place / "state").touch())

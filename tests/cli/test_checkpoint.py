@@ -96,12 +96,12 @@ def test_a_job_says_done_and_finds_what_it_published(tide: Tide, tmp_path: Path)
     inside = {"TIDE_CHECKPOINT_DIR": str(tmp_path / "saves"), "TIDE_CHECKPOINT_DONE": str(tmp_path / "done")}
     assert tide("checkpoint", "latest", **inside).returncode == 1
     assert tide("checkpoint", "done", **inside).returncode == 0
-    assert os.read(pipe, 100) == b"done\n"
+    assert os.read(pipe, 100) == b"done - - 0\n"
     (tmp_path / "staged").mkdir()
     (tmp_path / "staged" / "state").write_text("7")
     done = tide("checkpoint", "done", "staged", **inside)
     assert (done.returncode, done.stdout) == (0, f"{tmp_path}/saves/00000001\n")
-    assert os.read(pipe, 100) == b"done\n"
+    assert os.read(pipe, 100) == b"done - - 1\n"
     assert tide("checkpoint", "latest", **inside).stdout == done.stdout
     os.close(pipe)
     done = tide("checkpoint", "done", **inside)

@@ -158,7 +158,14 @@ def test_what_is_said_while_no_server_is_there_is_heard_later(local: Local, tmp_
 
 @pytest.mark.parametrize(
     ("line", "number", "size"),
-    [("done", 3, 0), ("done 3", 3, 0), ("done 2", 2, 0), ("done 99 10 7", 3, 7), ("done 3 999999999", 3, 0)],
+    [
+        ("done", 3, 0),
+        ("done 3", 3, 0),
+        ("done 2", 2, 0),
+        ("done 99 10 7", 3, 7),
+        ("done 3 999999999", 3, 0),
+        ("done - - 5", 3, 5),
+    ],
 )
 def test_what_done_may_say(local: Local, tmp_path: Path, line: str, number: int, size: int) -> None:
     log = tmp_path / "log"

@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar
 from tidegate.checkpoint.files import Directory, NoCheckpointError
 from tidegate.checkpoint.pipe import Asked, open_ask, tell
 
-__all__ = ["Asked", "NoCheckpointError", "asked", "done", "latest", "loop", "publish", "staging", "store"]
+__all__ = ["Asked", "NoCheckpointError", "asked", "done", "latest", "loop", "publish", "size_of", "staging", "store"]
 
 Item = TypeVar("Item")
 
@@ -82,7 +82,7 @@ def staging() -> Iterator[Path]:
     tell(ask, taken, size)
 
 
-def publish(directory: Path) -> str:
+def publish(directory: Path | str) -> str:
     """Makes the last checkpoint of a directory that is elsewhere, which stays as it is. The answer: where it is."""
     from shutil import copytree
 
@@ -98,7 +98,7 @@ def publish(directory: Path) -> str:
 
 def done(size_octets: int = 0) -> bool:
     """Says that the job has saved itself in its own way. False: nobody listens."""
-    return tell(None, None, size_octets)
+    return tell(open_ask(), None, size_octets)
 
 
 def loop(items: Iterable[Item], save: Callable[[Path], None], every_s: float = 0) -> Iterator[Item]:
@@ -119,5 +119,5 @@ def loop(items: Iterable[Item], save: Callable[[Path], None], every_s: float = 0
             raise SystemExit(0)
 
 
-def size_of(directory: Path) -> int:
-    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+def size_of(directory: Path | str) -> int:
+    return sum(path.stat().st_size for path in Path(directory).rglob("*") if path.is_file())

@@ -1,6 +1,7 @@
 """`tide checkpoint`: what a job says of its saving, and what others ask of it."""
 
 import os
+import time
 
 from tidegate.cli import late
 from tidegate.cli.failure import FailureError, UsageError
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 PACKAGE = "tidegate.checkpoint"
+HEARD_S_MAX, LOOK_S = 2.0, 0.01
 
 
 def checkpoint(options: Options) -> int:
@@ -30,13 +32,29 @@ def done(options: Options, words: list[str]) -> int:
     del options
     if len(words) > 1:
         raise UsageError(f"tide checkpoint done: {words[1][:60]!r} is one word too many; name one directory, or none")
+    before = call("asked")
     if words:
         print(call("publish", words[0]))
     elif not os.environ.get("TIDE_CHECKPOINT_DONE"):
         raise FailureError("this is no job that was submitted with --checkpoint, so nobody waits to hear it")
-    if not call("done") and not words:
+    if not call("done", call("size_of", words[0]) if words else 0) and not words:
         raise FailureError("nobody listens: the keeper of this job is gone")
+    if before is not None:
+        wait_until_heard(os.environ["TIDE_CHECKPOINT_ASKED"], before.number)
     return 0
+
+
+def wait_until_heard(path: str, number: int) -> None:
+    """So that a script that polls does not find the ask that it has just answered, and save once more."""
+    end = time.monotonic() + HEARD_S_MAX
+    while time.monotonic() < end:
+        try:
+            with open(path, encoding="ascii") as file:
+                if not file.read().startswith(f"{number} "):
+                    return
+        except OSError:
+            return
+        time.sleep(LOOK_S)
 
 
 def latest(options: Options, words: list[str]) -> int:
@@ -49,7 +67,7 @@ def latest(options: Options, words: list[str]) -> int:
     return 0 if found is not None else 1
 
 
-def call(name: str, *arguments: str) -> "Any":
+def call(name: str, *arguments: "str | int") -> "Any":
     try:
         return late(f"{PACKAGE}:{name}")(*arguments)
     except late(f"{PACKAGE}:NoCheckpointError") as error:

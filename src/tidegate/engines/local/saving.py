@@ -20,6 +20,9 @@ LOOK_AGAIN_MS = 1_000
 LOOKS_MAX = 600
 NUMBER_DIGITS_MAX = 12
 
+Said = tuple[int | None, int | None, int | None]
+"""Which ask, how old the state is that was saved, and its size."""
+
 
 class Saving:
     """One attempt. `told` takes lines for the server, `done` is called when it has saved and is to end."""
@@ -127,26 +130,26 @@ class Saving:
             text = os.read(self.fd, PIPE_SIZE)
         except OSError:
             return  # nothing
-        said = [numbers for numbers in map(numbers_of, text.split(b"\n")) if numbers is not None]
+        said = [one for one in map(understood, text.split(b"\n")) if one is not None]
         if said and self.began:
             self._answered(said[-1], now)
 
-    def _answered(self, said: list[int], now: int) -> None:
+    def _answered(self, said: Said, now: int) -> None:
         """Kept is what it had done when its state was taken; never less than was kept before."""
-        number = min(said[0], self.number) if said else self.number if self.is_open else 0
+        number, age_ms, size_mib = said
+        number = (self.number if self.is_open else 0) if number is None else min(number, self.number)
         taken = self.asked_at if number and number == self.number else now
-        if len(said) > 1:
-            taken = max(self.began, now - said[1])
+        if age_ms is not None:
+            taken = max(self.began, now - age_ms)
         self.kept_ms = max(self.kept_ms, taken - self.began)
         if number == self.number:
             self.is_open = False
             remove(f"{self.place}/{ASKED}")
         ends = bool(self.end_number) and number == self.end_number
-        size_mib = said[2] if len(said) > 2 else 0
         self.told(
             self.key,
             f'{{"is":"saved","task":{self.key[0]},"attempt":{self.key[1]},"number":{0 if ends else number},'
-            f'"kept_ms":{self.kept_ms},"size_mib":{size_mib}}}\n',
+            f'"kept_ms":{self.kept_ms},"size_mib":{size_mib or 0}}}\n',
         )
         if ends:
             self.done(now)
@@ -160,14 +163,15 @@ class Saving:
         remove_place(self.place)
 
 
-def numbers_of(line: bytes) -> list[int] | None:
-    """`done`, and up to three numbers; None for anything else."""
+def understood(line: bytes) -> Said | None:
+    """`done [NUMBER [AGE_MS [MIB]]]`, where - leaves one out; None for anything else."""
     word, *rest = line.split() or [b""]
     if word != b"done" or len(rest) > 3:
         return None
-    if not all(text.isdigit() and len(text) <= NUMBER_DIGITS_MAX for text in rest):
+    if not all(text == b"-" or (text.isdigit() and len(text) <= NUMBER_DIGITS_MAX) for text in rest):
         return None
-    return [int(text) for text in rest]
+    number, age_ms, size_mib = [None if text == b"-" else int(text) for text in (*rest, b"-", b"-", b"-")[:3]]
+    return number, age_ms, size_mib
 
 
 def remove(path: str) -> None:
