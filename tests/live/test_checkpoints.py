@@ -156,3 +156,48 @@ def test_a_requeued_job_goes_on_where_it_was(tmp_path: Path) -> None:
     first = [line for line in lines_of(log) if line.attempt == 1]
     second = [line for line in lines_of(log) if line.attempt == 2]
     assert second[0].step == first[-1].step > 50, "it was asked before it was ended, and nothing was done twice"
+
+
+SHELL = """\
+#!/bin/sh
+echo 0 >state
+last=$(tide checkpoint latest) && cp "$last"/state .
+step=$(cat state)
+while [ "$step" -lt 40 ] || [ ! -e "$1" ]; do
+    if [ "$step" -lt 40 ]; then
+        step=$((step + 1))
+        echo "$TIDE_ATTEMPT $step" >>log
+        echo "$step" >state
+    fi
+    sleep 0.02
+    if [ -e "$TIDE_CHECKPOINT_ASKED" ]; then
+        mkdir -p staged && cp state staged/ && tide checkpoint done staged
+    fi
+done
+exit "$2"
+"""
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_shell_script_does_it_with_tide_alone(tmp_path: Path, code: int) -> None:
+    log, gate = tmp_path / "log", tmp_path / "gate"
+    (tmp_path / "tide").write_text(f'#!/bin/sh\nexec {sys.executable} -m tidegate.cli.main "$@"\n')
+    (tmp_path / "tide").chmod(0o755)
+    env = {"PYTHONPATH": str(ROOT / "src"), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    saves = tmp_path / "home" / "checkpoints" / "0" / "1"
+    with LiveServer(tmp_path / "home") as server:
+        client = server.client()
+        job = client.submit(
+            str(gate), str(code), script=SHELL, cwd=str(tmp_path), env=env, checkpoint={}, grace_ms=60_000
+        )  # fmt: skip
+        until(lambda: "1 5\n" in (log.read_text() if log.exists() else ""))
+        client.ask("POST", f"/v1/jobs/{job}/requeue", {})
+        until(lambda: client.show(job)["attempts"] == 2 and "2 " in log.read_text())
+        assert [path.name for path in saves.iterdir()] == ["00000001"]
+        assert client.show(job)["checkpoint"]["size_mib"] == 0
+        gate.touch()
+        client.wait(job)
+        assert client.show(job)["exit_code"] == code
+        until(lambda: saves.exists() == (code != 0))
+    steps = [int(line.split()[1]) for line in log.read_text().splitlines()]
+    assert steps == list(range(1, 41)), "it went on where it was asked, over two attempts"

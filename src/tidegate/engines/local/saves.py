@@ -37,12 +37,11 @@ def make_directory(home: Path, job: Job, index: int, user: User) -> None:
     if job.spec.checkpoint is None or job.spec.checkpoint.where:
         return
     place = Path(checkpoints_of(str(home), job, index))
-    if place.exists():
-        return
-    place.parent.mkdir(mode=0o711, exist_ok=True)
+    place.parent.mkdir(exist_ok=True)
+    place.parent.chmod(0o711)
     place.mkdir(mode=0o700, exist_ok=True)
-    if user.ids is not None:
-        os.chown(place, user.ids[0], user.ids[1])
+    if user.ids is not None:  # each time: a server may have ended between the two
+        os.chown(place, user.ids[0], user.ids[1], follow_symlinks=False)
 
 
 def given(home: Path, launch: Launch) -> list[str]:
