@@ -29,9 +29,14 @@ def test_a_signal_that_no_job_hears_is_refused(name: str) -> None:
 
 
 def test_all_that_may_be_said() -> None:
-    said = checkpoint_of(signal="USR2", every_ms=1, size_mib=2, where="s3://bucket/%j")
-    assert said == Checkpoint(signal.SIGUSR2, 1, 2, "s3://bucket/%j")
+    said = checkpoint_of(signal="USR2", every_ms=1000, size_mib=2, where="s3://bucket/%j")
+    assert said == Checkpoint(signal.SIGUSR2, 1000, 2, "s3://bucket/%j")
     assert checkpoint_of(where="/scratch/%%t/%j") is not None
+
+
+def test_to_be_asked_all_the_time_is_refused() -> None:
+    with pytest.raises(MistakeError, match="too often"):
+        checkpoint_of(every_ms=999)
 
 
 @pytest.mark.parametrize("where", ["saves", "/saves/%t", "s3://bucket/%t", "/a\nb", "/a\0b"])

@@ -41,7 +41,7 @@ for step in checkpoint.loop(itertools.count(state["step"]), save):
     lines.write(json.dumps([os.environ.get("TIDE_ATTEMPT", "0"), os.getpid(), state["step"], time.monotonic()]) + "\\n")
 open(result, "w").write(json.dumps(state))
 """
-INTERVAL_MS, GRACE_MS = 400, 20_000
+INTERVAL_MS, GRACE_MS = 1_000, 20_000
 RETRY = {"times": 1000, "on": ["signal"], "backoff_ms": 1, "backoff_max_ms": 5}
 
 
@@ -115,8 +115,10 @@ def test_a_training_loop_ended_at_random_gives_the_same_result(tmp_path: Path, k
         job = train(server, tmp_path, steps)
         for number in range(kills):
             pid = pid_of(log, number + 1)
-            pause(rng, 0.0, 1.2)
-            if number % 4 == 1:
+            pause(rng, 0.0, 2.5)
+            if number % 7 == 6:
+                os.kill(server.keeper_pid(), signal.SIGKILL)  # its successor ends the job, which is lost
+            elif number % 4 == 1:
                 server.client().ask("POST", f"/v1/jobs/{job}/requeue", {})
             elif number % 4 == 3:
                 server.kill()  # the job hears nothing of it, and its keeper remembers

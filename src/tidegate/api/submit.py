@@ -35,6 +35,8 @@ DEFAULT_LIMIT_MS = 30 * 24 * 3_600_000
 """Of a job that says no limit."""
 ENVIRONMENT_MAX = 1 << 20
 PATH_MAX = 4096
+ASK_EVERY_MS_MIN = 1000
+"""Each ask and each answer is an event of the journal."""
 MILLI = 1000
 
 _CAUSES = {
@@ -165,6 +167,8 @@ def _checkpoint(body: CheckpointBody) -> Checkpoint:
         raise MistakeError(
             f"the place for checkpoints {where[:80]!r} is another for every attempt", "leave %t out: they all go there"
         )
+    if 0 < body.every_ms < ASK_EVERY_MS_MIN:
+        raise MistakeError(f"to be asked every {body.every_ms} ms is too often", f"say {ASK_EVERY_MS_MIN} ms or more")
     return Checkpoint(_signal(body.signal) if body.signal else 0, body.every_ms, body.size_mib, where)
 
 

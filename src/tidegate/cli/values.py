@@ -101,8 +101,8 @@ def lasting_place(text: str) -> str:
 
 def interval(text: str) -> int:
     every_ms = parse_duration(text)
-    if every_ms == 0:
-        raise ValueError("to be asked all the time leaves no time to work; write such as 5m, or 30d for never")
+    if every_ms < 1000:
+        raise ValueError("to be asked so often leaves no time to work; write such as 5m, or 30d for never")
     return every_ms
 
 

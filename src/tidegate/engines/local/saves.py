@@ -5,6 +5,7 @@ does not answer.
 """
 
 import os
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,8 @@ from tidegate.wire.outputs import checkpoints_of
 
 ASKS: Final = "asks"
 MANIFEST: Final = "manifest.json"
+ENTRIES_MAX: Final = 1000
+"""The directory is the user's, who may fill it as they like: the server looks no further."""
 GIVEN: Final = frozenset(
     {
         "TIDE_CHECKPOINT_DIR", "TIDE_CHECKPOINT_LAST", "TIDE_CHECKPOINT_ASKED", "TIDE_CHECKPOINT_DONE",
@@ -69,7 +72,8 @@ def place_of(key: Key) -> str:
 def last_whole(directory: Path) -> str:
     """The newest number there is, which its manifest makes whole; \"\" where nothing was saved yet."""
     try:
-        places = sorted((place for place in directory.iterdir() if place.name.isdecimal()), reverse=True)
+        names = list(islice(directory.iterdir(), ENTRIES_MAX))
     except OSError:
         return ""
+    places = sorted((place for place in names if place.name.isdecimal()), reverse=True)
     return next((str(place) for place in places if (place / MANIFEST).is_file()), "")
