@@ -103,6 +103,10 @@ def test_a_job_says_done_and_finds_what_it_published(tide: Tide, tmp_path: Path)
     assert (done.returncode, done.stdout) == (0, f"{tmp_path}/saves/00000001\n")
     assert os.read(pipe, 100) == b"done - - 1\n"
     assert tide("checkpoint", "latest", **inside).stdout == done.stdout
+    staged = Path(tide("checkpoint", "stage", **inside).stdout.strip())
+    (staged / "state").write_text("8")
+    done = tide("checkpoint", "done", str(staged), **inside)
+    assert (done.stdout, staged.exists()) == (f"{tmp_path}/saves/00000002\n", False)
     os.close(pipe)
     done = tide("checkpoint", "done", **inside)
     assert (done.returncode, "nobody listens" in done.stderr) == (1, True)

@@ -70,6 +70,16 @@ def test_the_job_finds_its_directory_and_what_it_left_there(local: Local, tmp_pa
     assert not list((local.home / "asks").iterdir())
 
 
+def test_a_task_of_an_array_and_a_place_of_ones_own(local: Local) -> None:
+    job = able(local.job("sh", "-c", 'echo "$TIDE_CHECKPOINT_DIR"', array=True))
+    local.end_of(local.launch(job, index=7))
+    output = local.home / "output" / str(job.id // 1000) / str(job.id) / "0" / "7.out"
+    assert output.read_text() == f"{local.home}/checkpoints/{job.id // 1000}/{job.id}_7\n"
+    job = able(local.job("sh", "-c", 'echo "$TIDE_CHECKPOINT_DIR"', name="train"), where="s3://bucket/%x/%j-%a")
+    local.end_of(local.launch(job))
+    assert local.output(job) == f"s3://bucket/train/{job.id}-0\n"
+
+
 def test_only_who_listens_gets_the_signal(local: Local, tmp_path: Path) -> None:
     """A shell that would end of it does not; the nearest program that catches it does, and not its workers."""
     log = tmp_path / "log"

@@ -173,7 +173,7 @@ while [ "$step" -lt 40 ] || [ ! -e "$1" ]; do
     fi
     sleep 0.02
     if [ -e "$TIDE_CHECKPOINT_ASKED" ]; then
-        mkdir -p staged && cp state staged/ && tide checkpoint done staged
+        dir=$(tide checkpoint stage) && cp state "$dir" && tide checkpoint done "$dir"
     fi
 done
 exit "$2"

@@ -20,7 +20,19 @@ from typing import Protocol, TypeVar
 from tidegate.checkpoint.files import Directory, NoCheckpointError
 from tidegate.checkpoint.pipe import Asked, open_ask, tell
 
-__all__ = ["Asked", "NoCheckpointError", "asked", "done", "latest", "loop", "publish", "size_of", "staging", "store"]
+__all__ = [
+    "Asked",
+    "NoCheckpointError",
+    "asked",
+    "done",
+    "latest",
+    "loop",
+    "publish",
+    "size_of",
+    "stage",
+    "staging",
+    "store",
+]
 
 Item = TypeVar("Item")
 
@@ -37,6 +49,10 @@ class Store(Protocol):
         ...
 
     def discard(self, staged: Path) -> None: ...
+
+    def has_staged(self, directory: Path) -> bool:
+        """Whether `stage` made it."""
+        ...
 
     def latest(self) -> Path | None:
         """The last whole one, as a directory of this machine."""
@@ -82,11 +98,21 @@ def staging() -> Iterator[Path]:
     tell(ask, taken, size)
 
 
+def stage() -> Path:
+    """A new directory to save into, for `publish`. What is left of it when the job ends is removed later."""
+    return store().stage()
+
+
 def publish(directory: Path | str) -> str:
-    """Makes the last checkpoint of a directory that is elsewhere, which stays as it is. The answer: where it is."""
+    """Makes the last checkpoint of a directory: the answer is where it is.
+
+    One that `stage` made becomes it; of any other a copy does, and it stays as it is.
+    """
     from shutil import copytree
 
     place = store()
+    if place.has_staged(Path(directory)):
+        return place.publish(Path(directory))
     staged = place.stage()
     try:
         copytree(directory, staged, symlinks=True, dirs_exist_ok=True)

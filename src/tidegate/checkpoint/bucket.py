@@ -13,6 +13,8 @@ from typing import Any
 
 from tidegate.checkpoint.files import DIGITS, KEPT, MANIFEST, NoCheckpointError, is_whole, read_manifest, seal
 
+STAGING = "tide-checkpoint-"
+
 
 class Bucket:
     """`url` is of a folder, such as s3://bucket/run-12. What it needs to get in, fsspec finds in the environment."""
@@ -32,7 +34,10 @@ class Bucket:
             raise NoCheckpointError(f"{url}: {error}; give a URL such as s3://bucket/folder") from None
 
     def stage(self) -> Path:
-        return Path(mkdtemp(prefix="tide-checkpoint-"))
+        return Path(mkdtemp(prefix=STAGING))
+
+    def has_staged(self, directory: Path) -> bool:
+        return directory.name.startswith(STAGING)
 
     def discard(self, staged: Path) -> None:
         rmtree(staged, ignore_errors=True)

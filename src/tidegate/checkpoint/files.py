@@ -46,6 +46,9 @@ class Directory:
     def discard(self, staged: Path) -> None:
         rmtree(staged, ignore_errors=True)
 
+    def has_staged(self, directory: Path) -> bool:
+        return directory.name.startswith(STAGING) and directory.parent.resolve() == self.place.resolve()
+
     def publish(self, staged: Path) -> str:
         seal(staged)
         published = self._rename(staged)

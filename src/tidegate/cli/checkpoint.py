@@ -57,6 +57,14 @@ def wait_until_heard(path: str, number: int) -> None:
         time.sleep(LOOK_S)
 
 
+def stage(options: Options, words: list[str]) -> int:
+    """From inside: a new directory to save into, of which `done` makes a checkpoint without a copy."""
+    del options
+    refuse("stage", words)
+    print(call("stage"))
+    return 0
+
+
 def latest(options: Options, words: list[str]) -> int:
     """From inside: the directory of the last whole one."""
     del options
@@ -136,6 +144,7 @@ def named(verb: str, words: list[str]) -> list[Task]:
 
 
 VERBS: "dict[str, Callable[[Options, list[str]], int]]" = {
+    "stage": stage,
     "done": done,
     "latest": latest,
     "ask": ask,
@@ -146,18 +155,19 @@ COMMANDS = {
     "checkpoint": Command(
         "checkpoint",
         "In a job that was submitted with --checkpoint:\n"
-        "done says that it has saved itself; with DIR, what is in there becomes its last checkpoint first, whole or "
-        "not at all. latest prints the directory of the last whole checkpoint, or exits with 1 where there is none.\n"
+        "stage prints a new directory to save into. done says that the job has saved itself; with DIR, what is in "
+        "there becomes its last checkpoint first, whole or not at all (what stage gave; of another directory a copy). latest "
+        "prints the directory of the last whole checkpoint, or exits with 1 where there is none.\n"
         "From outside: ask asks running jobs to save themselves now; status tells how old what they saved last is.",
         checkpoint,
         *TALKING,
-        words="done [DIR] | latest | ask ID... | status ID...",
+        words="stage|done [DIR]|latest|ask ID...|status ID...",
         least=1,
         most=-1,
         examples="""
 tide checkpoint ask 12
 tide checkpoint status 12 13[5]
-tide checkpoint done staged
+dir=$(tide checkpoint stage) && cp state "$dir" && tide checkpoint done "$dir"
 last=$(tide checkpoint latest) && cp "$last"/state .
 """,
     )
