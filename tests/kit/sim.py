@@ -100,7 +100,7 @@ class WatchedLoop(Loop):
         super()._cycle(now)
         assert isinstance(self.journal, MemoryJournal)
         warm = self.journal.events[at:]
-        expected = [cold.cycle, *cold.starts]
+        expected = [cold.cycle, *cold.starts, *cold.halts]
         assert warm == expected, f"a warm memo decides otherwise: {warm} is not {expected}"
         if not cold.cycle.cut:
             assert list(cold.starts) == expected_starts, f"{cold.starts} is not {expected_starts}"

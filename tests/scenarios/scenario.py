@@ -25,6 +25,7 @@ from tidegate.model.jobs import (
     Amounts,
     Array,
     Cause,
+    Checkpoint,
     JobSpec,
     Labels,
     Retry,
@@ -93,6 +94,7 @@ class JobData(Data, rename={"klass": "class"}):
     backoff: str = "1s"
     backoff_max: str = "10m"
     notify: bool = False
+    saves: bool = False  # it can save itself when it is asked to
     env: str = ""  # the name of an environment,
     brings: dict[str, str] = {}  # and what is in it
 
@@ -108,6 +110,8 @@ class EventData(Data):
     node: str = ""  # goes to `state`
     add: NodesData | None = None
     policy: str | dict[str, Any] = ""
+    if_version: int = -1  # of the policy that it is to replace
+    by: str = ""
     state: NodeState = NodeState.UP
     why: str = ""
 
@@ -128,6 +132,7 @@ class Expected(Data):
     nodes: dict[str, Words] = {}  # node -> "10m drained", and each later change of its state
     node_why: dict[str, str] = {}  # node -> part of the last reason that was given for its state
     notices: dict[str, Words] = {}  # job -> the outcome its notify command was told, each time
+    policies: list[str] | None = None  # "0s 1 fcfs", "10m 2 easy by ann: why": when, version, name, by whom, note
 
 
 class Scenario(Data):
@@ -199,6 +204,7 @@ def submit_of(said: JobData) -> Submit:
         held=said.held,
         losses_max=said.losses_max,
         retry=_retry(said),
+        checkpoint=Checkpoint() if said.saves else None,
         work=Work(("true",), env=said.env, notify="mail" if said.notify else "") if said.notify or said.env else None,
     )
     return Submit(spec, said.id, said.key, tuple(sorted(said.brings.items())))
@@ -256,7 +262,8 @@ def commands_of(said: EventData) -> list[tuple[str, Command]]:
     if said.add is not None:
         return [(f"add {node.name}", SetNode(node)) for node in nodes_of(said.add)]
     assert said.policy, f"the event at {said.at} says nothing"
-    return [("policy", ChangePolicy(policy_of(said.policy)))]
+    change = ChangePolicy(policy_of(said.policy), said.by, said.why, said.if_version)
+    return [(f"policy at {said.at}", change)]
 
 
 def task_of(said: str) -> int:

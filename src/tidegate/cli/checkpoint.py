@@ -156,8 +156,8 @@ COMMANDS = {
         "checkpoint",
         "In a job that was submitted with --checkpoint:\n"
         "stage prints a new directory to save into. done says that the job has saved itself; with DIR, what is in "
-        "there becomes its last checkpoint first, whole or not at all (what stage gave; of another directory a copy). latest "
-        "prints the directory of the last whole checkpoint, or exits with 1 where there is none.\n"
+        "there becomes its last checkpoint first, whole or not at all (what stage gave; of another directory a "
+        "copy). latest prints the directory of the last whole checkpoint, or exits with 1 where there is none.\n"
         "From outside: ask asks running jobs to save themselves now; status tells how old what they saved last is.",
         checkpoint,
         *TALKING,

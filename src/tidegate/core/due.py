@@ -29,6 +29,8 @@ def due(world: World, now: int) -> tuple[ev.Event, ...]:
         _drained(world, now, events)
     if world.asks and world.asks[0][0] <= now:
         events.extend(asks(world, now))
+    if world.looks:
+        events.extend(ev.LookedAgain(now, pool) for pool, at in sorted(world.looks.items()) if at <= now)
     if world.suspects:
         wanted = [name for name, suspect in world.suspects.items() if not suspect.tried and suspect.until <= now]
         events.extend(tried(world, name, now) for name in sorted(wanted))
@@ -82,6 +84,9 @@ def next_due(world: World) -> int | None:
     if world.asks:
         ask_at = next_ask(world)
         soonest = ask_at if soonest is None else min(soonest, ask_at)
+    if world.looks:
+        look_at = min(world.looks.values())
+        soonest = look_at if soonest is None else min(soonest, look_at)
     for pool in world.pools.values():
         ends = pool.end_times
         if ends and (soonest is None or ends[0] < soonest):

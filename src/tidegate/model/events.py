@@ -158,6 +158,13 @@ class TimePassed(Value, frozen=True, gc=False, tag=True):
     at: int
 
 
+class LookedAgain(Value, frozen=True, gc=False, tag=True):
+    """The time has come that a cycle named: the pool is looked at anew."""
+
+    at: int
+    pool: str
+
+
 class EstimateRaised(Value, frozen=True, gc=False, tag=True):
     """A run outlived its estimate; planning now assumes this end."""
 
@@ -220,10 +227,14 @@ class PolicyChanged(Value, frozen=True, gc=False, tag=True):
     at: int
     version: int
     policy: PolicySpec
+    by: str = ""
+    note: str = ""
 
 
 CUT_BY_STARTS = "starts in "
 CUT_BY_TRIALS = "trials"
+CUT_BY_PREEMPTION = "preemption"
+"""Somebody was interrupted: what the pass would do next rests on when they go, and on what is held."""
 
 
 class Promise(Value, frozen=True, gc=False):
@@ -232,6 +243,7 @@ class Promise(Value, frozen=True, gc=False):
     task: int
     start_by: int
     nodes: Placement  # empty where the pool is counted, not searched
+    held_until: int = 0  # until then the room is kept for it, whoever else has a turn: others were interrupted for it
 
 
 class CycleRan(Value, frozen=True, gc=False, tag=True):
@@ -244,6 +256,7 @@ class CycleRan(Value, frozen=True, gc=False, tag=True):
     cut: str  # "": ran to its end; else CUT_BY_TRIALS, or CUT_BY_STARTS and the pool in which that count ran out
     promised: tuple[Promise, ...] = ()  # new or changed
     withdrawn: tuple[int, ...] = ()  # tasks that hold a promise no more
+    looks: tuple[tuple[str, int], ...] = ()  # (pool, when): time alone may let somebody be interrupted then
 
 
 Event = (
@@ -263,6 +276,7 @@ Event = (
     | JobEnded
     | JobDropped
     | TimePassed
+    | LookedAgain
     | EstimateRaised
     | NodeChanged
     | NodeSuspected

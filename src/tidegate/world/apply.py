@@ -31,6 +31,8 @@ from tidegate.world.waiting import (
 )
 from tidegate.world.world import KEYS_EXPIRE_MS, World
 
+INTERRUPTED_KEPT_MS = 60_000
+
 
 def apply(world: World, event: ev.Event) -> None:
     world.seq += 1
@@ -76,6 +78,11 @@ def apply(world: World, event: ev.Event) -> None:
         case ev.StrayGone():
             world.strays.pop((event.task, event.attempt), None)
             world.digest.strays.gone((event.task, event.attempt))
+        case ev.LookedAgain():
+            pool = world.pools[event.pool]
+            pool.freed = None
+            world.stirred[pool.name] = pool
+            world.looks.pop(pool.name, None)
         case ev.PolicyChanged():
             _policy_changed(world, event)
         case ev.NodeChanged() | ev.NodeSuspected() | ev.NodeTried() | ev.NodeCleared():
@@ -101,6 +108,9 @@ def _cycle_ran(world: World, event: ev.CycleRan) -> None:
         world.promises[promise.task] = promise
         world.digest.promises.touched.add(promise.task)
         world.pools[world.jobs[promise.task >> ARRAY_BITS].pool].promised[promise.task] = None
+    for name in world.stirred:
+        world.looks.pop(name, None)
+    world.looks.update(event.looks)
     for task in event.withdrawn:
         promise_over(world, world.pools[world.jobs[task >> ARRAY_BITS].pool], task)
     if event.cut:
@@ -226,6 +236,9 @@ def _halt_requested(world: World, event: ev.HaltRequested) -> None:
     world.ordered = world.seq
     world.digest.halting.touched.add(task)
     ask_no_more(world, task)
+    if event.room_for:
+        recent = [one for one in world.interrupted if one[0] > event.at - INTERRUPTED_KEPT_MS]
+        world.interrupted = (*recent, (event.at, world.jobs[task >> ARRAY_BITS].spec.user))
     if event.until:
         _expect(world, replace(world.runs[task], expected_end=event.until))
 

@@ -49,9 +49,11 @@ class _Image(msgspec.Struct, kw_only=True):
     policy_version: int
     next_job: int
     ordered: int
+    interrupted: tuple[tuple[int, str], ...] = ()
     writes_until: int = 0
     accounts: dict[str, Account] = {}
     asks: list[tuple[int, int]] = []
+    looks: dict[str, int] = {}
     saves: dict[int, Save] = {}
     arrays: dict[int, ArrayState]
     columns: dict[str, int]
