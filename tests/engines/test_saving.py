@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tests.engines.kit import PYTHON, Key, Local, local_engines
 from tests.kit.live import until
-from tidegate.model.engine import Ask, Halt, Saved
+from tidegate.model.engine import Ask, Halt, Launch, Saved
 from tidegate.model.jobs import Checkpoint, Job, Outcome
 
 ON_ASK = 'if [ -e "$TIDE_CHECKPOINT_ASKED" ]; then cat "$TIDE_CHECKPOINT_ASKED" >>{log}; {then}; fi'
@@ -122,6 +122,24 @@ def test_a_halt_asks_first_and_ends_it_when_it_has_saved(local: Local, tmp_path:
     assert [report.number for report in saved(local, key)] == [0]
     assert log.read_text().split() == ["up", "1", "end", "term"]
     assert local.seen.index(saved(local, key)[0]) < local.seen.index(end)
+
+
+def test_a_halt_that_comes_before_it_has_begun_saves_too(local: Local, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    job = poller(local, log)
+    key = (job.id << 20, 1)
+    local.engine.deliver(
+        [Launch(*key, job, (("node1", 1),)), Halt(*key, Outcome.CANCELLED, 600_000, True)], 0
+    )  # fmt: skip
+    assert local.end_of(key).outcome is Outcome.CANCELLED
+    assert [report.number for report in saved(local, key)] == [0]
+
+
+def test_one_that_says_so_as_soon_as_it_runs_is_heard(local: Local) -> None:
+    job = able(local.job("sh", "-c", 'echo "done 0 0 9" >"$TIDE_CHECKPOINT_DONE"'))
+    key = local.launch(job)
+    local.end_of(key)
+    assert [(report.number, report.size_mib) for report in saved(local, key)] == [(0, 9)]
 
 
 def test_one_that_does_not_answer_gets_sigterm_before_the_grace_ends(local: Local, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tidegate.model import events as ev
 from tidegate.model.commands import (
     AskCheckpoint,
     Cancel,
+    ChangePolicy,
     Command,
     Hold,
     Refused,
@@ -36,6 +37,7 @@ from tidegate.model.engine import (
 )
 from tidegate.model.jobs import Array, Checkpoint, JobSpec, Outcome, Retry, Shape, Used, Work, amounts
 from tidegate.model.nodes import Node, NodeState
+from tidegate.model.policy import JobClass, PolicySpec, Preempt
 from tidegate.world.apply import apply
 from tidegate.world.check import check
 from tidegate.world.world import World
@@ -303,3 +305,16 @@ def test_a_cancel_after_a_requeue_saves_no_more(able: Cluster):
     able.tell(Requeue(1))
     able.tell(Cancel(1))
     assert directives(able.world) == [Halt(TASK, 1, Outcome.CANCELLED, 7000)]
+
+
+@pytest.mark.parametrize("how", Preempt)
+def test_who_may_be_interrupted_says_what_becomes_of_its_work(cluster: Cluster, how: Preempt):
+    cluster.tell(ChangePolicy(PolicySpec("p", classes={"normal": JobClass(preempt=how)})))
+    work = Work(("true",))
+    if how in {Preempt.CHECKPOINT, Preempt.REQUEUE}:
+        assert "does not say" in cluster.refused(Submit(JobSpec("ann", SPEC.shape, 60_000, work=work)))
+    else:
+        cluster.tell(Submit(JobSpec("ann", SPEC.shape, 60_000, work=work)))
+    cluster.tell(Submit(ABLE))
+    cluster.tell(Submit(JobSpec("ann", SPEC.shape, 60_000, work=work, starts_over=True)))
+    cluster.tell(Submit(JobSpec("ann", SPEC.shape, 60_000)))

@@ -184,7 +184,7 @@ class Run(Process):
 
     __slots__ = (
         "end", "entries", "gpus", "grace_ms", "jobs", "key", "kill_at", "leaving_since", "limit_ms", "ordered",
-        "outcome", "place", "saving", "stuck", "told",
+        "outcome", "place", "saves_first", "saving", "stuck", "told",
     )  # fmt: skip
 
     def __init__(self, jobs: Jobs, key: Key, message: Message, now: int) -> None:
@@ -199,6 +199,7 @@ class Run(Process):
         self.grace_ms: int = message["grace_ms"]
         self.outcome = ""  # decided here, not by how the process ended
         self.kill_at: int | None = None
+        self.saves_first = False  # before it is told to end
         self.told = False  # to end
         self.saving: Saving | None = None
         self.end = End(*key, COMPLETED)
@@ -214,7 +215,7 @@ class Run(Process):
             self.saving.started(self.pid, now)
         self.tell_launched(now)
         if self.kill_at is not None:
-            self.tell_to_end(now)
+            self._begin_to_end(now)
 
     def tell_launched(self, now: int) -> None:
         if self.pid:
@@ -244,12 +245,17 @@ class Run(Process):
         if self.kill_at is None or now + grace_ms < self.kill_at:
             self.kill_at = now + grace_ms
             self.jobs.poll.at(self.kill_at, self._kill, self)
-        if not self.pid or self.leaving_since is not None:
-            return
-        if not save or self.saving is None or not grace_ms:
+        self.saves_first = save and grace_ms > 0 and self.saving is not None and (first or self.saves_first)
+        if self.pid and self.leaving_since is None:
+            self._begin_to_end(now)
+
+    def _begin_to_end(self, now: int) -> None:
+        """Once it has begun: to save itself, and near the end of the grace to end; or to end."""
+        if not self.saves_first or self.saving is None or self.kill_at is None:
             self.tell_to_end(now)
-        elif first:
-            self.jobs.poll.at(self.kill_at - min(TERM_MS_MAX, grace_ms // TERM_PART), self.tell_to_end, self)
+        elif not self.saving.end_number:
+            left_ms = max(0, self.kill_at - now)
+            self.jobs.poll.at(self.kill_at - min(TERM_MS_MAX, left_ms // TERM_PART), self.tell_to_end, self)
             self.saving.ask_to_end(now)
 
     def out_of_memory(self, now: int) -> None:

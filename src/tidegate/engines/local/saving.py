@@ -126,12 +126,14 @@ class Saving:
 
     def hear_rest(self, now: int) -> None:
         """What is in the pipe: its last line that can be understood. A write of one line is never cut."""
+        if not self.began:
+            return  # it is quicker than the word that it was started: that comes first
         try:
             text = os.read(self.fd, PIPE_SIZE)
         except OSError:
             return  # nothing
         said = [one for one in map(understood, text.split(b"\n")) if one is not None]
-        if said and self.began:
+        if said:
             self._answered(said[-1], now)
 
     def _answered(self, said: Said, now: int) -> None:
