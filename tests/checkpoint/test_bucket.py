@@ -6,45 +6,34 @@ from itertools import count
 
 import pytest
 
+from tests.kit.s3 import s3_server
 from tidegate.checkpoint import NoCheckpointError, latest, staging
 from tidegate.checkpoint.bucket import Bucket
 from tidegate.checkpoint.files import MANIFEST
 
-s3fs = pytest.importorskip("s3fs")
+pytest.importorskip("s3fs")
 pytest.importorskip("moto.server")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the libraries, not of ours
 
-BUCKETS = count(1)
+RUNS = count(1)
 
 
 @pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+def access() -> Iterator[dict[str, str]]:
+    with s3_server() as found:
+        yield found
 
 
 @pytest.fixture
-def url(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def url(access: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
     """As a user gets in: by the environment alone."""
-    monkeypatch.setenv("FSSPEC_S3_ENDPOINT_URL", endpoint)
-    for name, value in (
-        ("AWS_ACCESS_KEY_ID", "a"),
-        ("AWS_SECRET_ACCESS_KEY", "b"),
-        ("AWS_DEFAULT_REGION", "us-east-1"),
-    ):
-        monkeypatch.setenv(name, value)
     from fsspec.config import conf, set_conf_env
 
+    for name, value in access.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setitem(conf, "s3", {})
     set_conf_env(conf)
-    bucket = f"bucket-{next(BUCKETS)}"
-    s3fs.S3FileSystem(skip_instance_cache=True).mkdir(bucket)
-    return f"s3://{bucket}/runs/12"
+    return f"s3://bucket/runs/{next(RUNS)}"
 
 
 def save(place: Bucket, text: str) -> None:

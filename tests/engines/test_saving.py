@@ -13,6 +13,7 @@ from tests.kit.live import until
 from tidegate.model.engine import Ask, Halt, Launch, Saved
 from tidegate.model.jobs import Checkpoint, Job, Outcome
 
+KEEPER_KIB_MAX = 15 << 10
 ON_ASK = 'if [ -e "$TIDE_CHECKPOINT_ASKED" ]; then cat "$TIDE_CHECKPOINT_ASKED" >>{log}; {then}; fi'
 
 
@@ -213,3 +214,5 @@ def test_a_flood_of_answers_is_heard_a_few_times_a_second(local: Local, tmp_path
     local.end_of(key)
     assert "over" in log.read_text()
     assert 1 <= len(saved(local, key)) < 200
+    status = Path(f"/proc/{local.keeper}/status").read_text()
+    assert int(status.partition("VmHWM:")[2].split()[0]) < KEEPER_KIB_MAX

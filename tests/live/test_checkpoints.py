@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.kit.live import ROOT, LiveServer, pause, until
+from tests.kit.s3 import s3_server
 
 TRAINING = """\
 import hashlib, itertools, json, os, sys, time
@@ -81,11 +82,11 @@ def expected(steps: int) -> dict[str, Any]:
     return {"step": steps, "weights": weights}
 
 
-def train(server: LiveServer, place: Path, steps: int, **fields: Any) -> int:
+def train(server: LiveServer, place: Path, steps: int, env: dict[str, str] | None = None, where: str = "") -> int:
     command = [sys.executable, "-c", TRAINING, str(steps), *(str(place / name) for name in ("log", "result", "gate"))]
     return server.client().submit(
-        *command, env={"PYTHONPATH": str(ROOT / "src"), "PATH": os.environ["PATH"]},
-        checkpoint={"every_ms": INTERVAL_MS}, retry=RETRY, losses_max=1000, grace_ms=GRACE_MS, **fields,
+        *command, env={"PYTHONPATH": str(ROOT / "src"), "PATH": os.environ["PATH"], **(env or {})},
+        checkpoint={"every_ms": INTERVAL_MS, "where": where}, retry=RETRY, losses_max=1000, grace_ms=GRACE_MS,
     )  # fmt: skip
 
 
@@ -158,6 +159,26 @@ def test_a_requeued_job_goes_on_where_it_was(tmp_path: Path) -> None:
     first = [line for line in lines_of(log) if line.attempt == 1]
     second = [line for line in lines_of(log) if line.attempt == 2]
     assert second[0].step == first[-1].step > 50, "it was asked before it was ended, and nothing was done twice"
+
+
+def test_a_requeued_job_goes_on_from_a_bucket(tmp_path: Path) -> None:
+    pytest.importorskip("s3fs")
+    pytest.importorskip("moto.server")
+    log, where = tmp_path / "log", "s3://bucket/live/%j"
+    with s3_server() as access, LiveServer(tmp_path / "home") as server:
+        client = server.client()
+        job = train(server, tmp_path, 300, access, where)
+        until(lambda: len(lines_of(log)) > 50)
+        client.ask("POST", f"/v1/jobs/{job}/requeue", {})
+        pid_of(log, 2)
+        assert client.show(job)["checkpoint"]["where"] == f"s3://bucket/live/{job}"
+        (tmp_path / "gate").touch()
+        client.wait(job)
+        assert client.show(job)["state"] == "COMPLETED"
+    assert json.loads((tmp_path / "result").read_text()) == expected(300)
+    first = [line for line in lines_of(log) if line.attempt == 1]
+    second = [line for line in lines_of(log) if line.attempt == 2]
+    assert second[0].step == first[-1].step > 50
 
 
 SHELL = """\
