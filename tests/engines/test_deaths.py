@@ -316,7 +316,7 @@ def test_a_keeper_of_another_release_is_left_alone_with_its_jobs(
     keeper = local.keeper
     drop(local)
     with monkeypatch.context() as patch:
-        patch.setattr(link, "PROTOCOL", 2)
+        patch.setattr(link, "PROTOCOL", link.PROTOCOL + 1)
         newer = LocalEngine(local.home, local.machine.nodes)
         while not newer.notes():
             select.select([newer.fileno()], [], [], 0.01)

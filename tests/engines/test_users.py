@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.engines.kit import LAUNCHERS, Local, local_engines
 from tidegate.engines.local import users
 from tidegate.engines.local.users import User, UserError, Users
-from tidegate.model.engine import Notified, Notify
-from tidegate.model.jobs import Outcome
+from tidegate.model.engine import Ask, Notified, Notify, Saved
+from tidegate.model.jobs import Checkpoint, Outcome
 
 SOMEBODY = 65_432
 AS_SOMEBODY = str(SOMEBODY)
@@ -136,3 +137,27 @@ def test_a_server_that_is_not_root_runs_only_its_own_jobs(monkeypatch: pytest.Mo
 def test_nobody_is_said_to_be_nobody(name: str) -> None:
     with pytest.raises(UserError, match="this machine knows no user"):
         users.look_up(name)
+
+
+@only_root
+def test_a_user_is_asked_answers_and_saves_as_that_user_and_can_replace_nothing_of_ours(shared: Local) -> None:
+    """Nobody may lead root astray in the place where asks are written."""
+    script = """
+        cd "$TIDE_CHECKPOINT_DIR" && touch state && stat -c %u:%a . state
+        place=$(dirname "$TIDE_CHECKPOINT_ASKED")
+        touch "$place/mine" 2>/dev/null || echo refused
+        mv "$TIDE_CHECKPOINT_DONE" "$place/other" 2>/dev/null || echo refused
+        ls "$(dirname "$place")" 2>/dev/null || echo refused
+        while [ ! -e "$TIDE_CHECKPOINT_ASKED" ]; do sleep 0.02; done
+        cat "$TIDE_CHECKPOINT_ASKED"
+        echo done >"$TIDE_CHECKPOINT_DONE"
+    """
+    job = shared.job("sh", "-c", script, user=AS_SOMEBODY)
+    job = replace(job, spec=replace(job.spec, checkpoint=Checkpoint()))
+    key = shared.launch(job)
+    shared.started(key)
+    shared.engine.deliver([Ask(*key, 1)], 0)
+    assert shared.end_of(key).outcome is Outcome.COMPLETED
+    assert [report.number for report in shared.of(Saved)] == [1]
+    said = shared.output(job).split()
+    assert said[:5] == [f"{SOMEBODY}:700", f"{SOMEBODY}:644", "refused", "refused", "refused"]

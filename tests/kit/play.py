@@ -8,6 +8,7 @@ from tests.kit.scenario import conditions_of, policy_of, spec_of
 from tests.kit.sim import Sim
 from tidegate.core.blame import TRIED_AFTER_MS
 from tidegate.model.commands import (
+    AskCheckpoint,
     Cancel,
     ChangePolicy,
     Command,
@@ -41,6 +42,7 @@ def command_a_job(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
     index = chooser.integer(0, 3) if one_in(chooser, 3) else -1
     commands: tuple[Command, ...] = (
         Cancel(job, index), Cancel(job), Hold(job), Hold(job), Release(job), Requeue(job), Requeue(job, index),
+        AskCheckpoint(job, index),
     )  # fmt: skip
     sim.send(chooser.pick(commands))
 

@@ -9,8 +9,20 @@ from tidegate.core.due import due, next_due
 from tidegate.core.memo import Memo
 from tidegate.core.reconcile import reconcile
 from tidegate.model import events as ev
-from tidegate.model.commands import Cancel, Command, Hold, Refused, Requeue, SetNode, SetNodeState, Submit
+from tidegate.model.commands import (
+    AskCheckpoint,
+    Cancel,
+    ChangePolicy,
+    Command,
+    Hold,
+    Refused,
+    Requeue,
+    SetNode,
+    SetNodeState,
+    Submit,
+)
 from tidegate.model.engine import (
+    Ask,
     Ended,
     Halt,
     Launch,
@@ -21,9 +33,11 @@ from tidegate.model.engine import (
     Notified,
     Notify,
     Report,
+    Saved,
 )
-from tidegate.model.jobs import Array, JobSpec, Outcome, Retry, Shape, Used, Work, amounts
+from tidegate.model.jobs import Array, Checkpoint, JobSpec, Outcome, Retry, Shape, Used, Work, amounts
 from tidegate.model.nodes import Node, NodeState
+from tidegate.model.policy import JobClass, PolicySpec, Preempt
 from tidegate.world.apply import apply
 from tidegate.world.check import check
 from tidegate.world.world import World
@@ -113,6 +127,10 @@ def test_an_environment_that_is_brought_twice_is_kept_once(running: Cluster):
         (Submit(JobSpec("ann", SPEC.shape, 60_000, retry=Retry(1, backoff_ms=-1))), "back-off"),
         (Submit(JobSpec("ann", SPEC.shape, 60_000, losses_max=1001)), "retries"),
         (Requeue(9), "no live job"),
+        (AskCheckpoint(9), "no live job"),
+        (Submit(JobSpec("ann", SPEC.shape, 60_000, checkpoint=Checkpoint(), starts_over=True)), "and that it cannot"),
+        (Submit(JobSpec("ann", SPEC.shape, 60_000, checkpoint=Checkpoint(65))), "no signal 65"),
+        (Submit(JobSpec("ann", SPEC.shape, 60_000, checkpoint=Checkpoint(every_ms=-1))), "out of range"),
     ],
 )
 def test_refusals(cluster: Cluster, command: Command, part: str):
@@ -235,3 +253,68 @@ def test_a_hold_reaches_a_job_in_its_back_off(cluster: Cluster):
     cluster.now = 5000
     cluster.fold(due(cluster.world, 5000))
     assert 1 in cluster.world.parked
+
+
+ABLE = JobSpec("ann", SPEC.shape, 60_000, work=Work(("true",), grace_ms=7000), checkpoint=Checkpoint(every_ms=50_000))
+
+
+@pytest.fixture
+def able(cluster: Cluster) -> Cluster:
+    cluster.tell(Submit(ABLE))
+    assert "nothing of job 1 runs" in cluster.refused(AskCheckpoint(1))
+    cluster.start()
+    assert "starting" in cluster.refused(AskCheckpoint(1))
+    cluster.report(Launched(TASK, 1))
+    return cluster
+
+
+def test_it_is_asked_when_somebody_wants_it_and_not_twice_at_once(able: Cluster):
+    assert able.tell(AskCheckpoint(1)) == (ev.CheckpointAsked(0, TASK, 1, 1, 50_000),)
+    assert able.tell(AskCheckpoint(1)) == ()
+    assert Ask(TASK, 1, 1) in directives(able.world)
+    able.report(Saved(TASK, 1, 1, 10, 3))
+    assert able.world.saves[TASK].size_mib == 3
+    assert directives(able.world) == []
+    able.now = 20
+    assert able.tell(AskCheckpoint(1, by="ann")) == (ev.CheckpointAsked(20, TASK, 1, 2, 50_020),)
+    able.report(Saved(TASK, 1, 0, 30, 4))  # of its own accord: what it was asked is not answered
+    assert (able.world.saves[TASK].is_open, able.world.saves[TASK].kept_ms) == (True, 30)
+
+
+def test_a_job_that_cannot_is_not_asked(running: Cluster):
+    running.report(Launched(TASK, 1))
+    assert "did not say" in running.refused(AskCheckpoint(1))
+    (halt,) = running.tell(Requeue(1))
+    assert isinstance(halt, ev.HaltRequested)
+    assert not halt.save
+
+
+def test_a_requeue_saves_first_and_the_next_attempt_knows_what_is_kept(able: Cluster):
+    able.tell(Requeue(1))
+    assert directives(able.world) == [Halt(TASK, 1, Outcome.CANCELLED, 7000, True)]
+    assert "being ended" in able.refused(AskCheckpoint(1))
+    able.report(Saved(TASK, 1, 0, 5_000))
+    able.report(Ended(TASK, 1, Outcome.CANCELLED))
+    able.start()
+    (launch,) = directives(able.world)
+    assert isinstance(launch, Launch)
+    assert (launch.attempt, launch.kept_ms) == (2, 5_000)
+
+
+def test_a_cancel_after_a_requeue_saves_no_more(able: Cluster):
+    able.tell(Requeue(1))
+    able.tell(Cancel(1))
+    assert directives(able.world) == [Halt(TASK, 1, Outcome.CANCELLED, 7000)]
+
+
+@pytest.mark.parametrize("how", Preempt)
+def test_who_may_be_interrupted_says_what_becomes_of_its_work(cluster: Cluster, how: Preempt):
+    cluster.tell(ChangePolicy(PolicySpec("p", classes={"normal": JobClass(preempt=how)})))
+    work = Work(("true",))
+    if how in {Preempt.CHECKPOINT, Preempt.REQUEUE}:
+        assert "does not say" in cluster.refused(Submit(JobSpec("ann", SPEC.shape, 60_000, work=work)))
+    else:
+        cluster.tell(Submit(JobSpec("ann", SPEC.shape, 60_000, work=work)))
+    cluster.tell(Submit(ABLE))
+    cluster.tell(Submit(JobSpec("ann", SPEC.shape, 60_000, work=work, starts_over=True)))
+    cluster.tell(Submit(JobSpec("ann", SPEC.shape, 60_000)))

@@ -11,7 +11,7 @@ from tidegate.api.aside import Aside
 from tidegate.api.follow import Stream, Streams
 from tidegate.api.http import Request
 from tidegate.api.live import ToldJournal
-from tidegate.api.rows import job_row, live_rows
+from tidegate.api.rows import job_row, live_rows, saved_body
 from tidegate.api.words import RefusedError, Tasks
 from tidegate.model.base import ARRAY_BITS, FOREVER_MS, task_key
 from tidegate.model.events import Event, PolicyChanged
@@ -169,6 +169,7 @@ class Past:
         if job.spec.array is None or index >= 0:
             if rows:
                 copy_row(rows[-1], body)
+            body.checkpoint = saved_body(world, job, max(0, index), str(self.home))
             return body
         body.array = sorted(rows, key=lambda row: -1 if row.index is None else row.index)
         body.state = state_of_array(rows, is_live=live is not None)
@@ -357,6 +358,7 @@ def body_of(job: Job, home: Path, index: int, attempt: int) -> api.JobBody:
     body = api.JobBody(**{name: getattr(base, name) for name in api.JobRow.__struct_fields__})
     body.begin_ms = spec.begin_ms or None
     body.deadline_ms = None if spec.deadline_ms >= FOREVER_MS else spec.deadline_ms
+    body.starts_over = spec.starts_over
     body.after = [api.AfterBody(after.job, str(after.kind)) for after in spec.after]
     if spec.retry.times:
         rules = [] if spec.retry.on == ANY_FAILURE else [rule_text(rule) for rule in spec.retry.on]

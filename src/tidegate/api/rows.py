@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable, Iterator
 
-from tidegate.model.base import ARRAY_BITS, index_of, job_of
+from tidegate.model.base import ARRAY_BITS, index_of, job_of, task_key
 from tidegate.model.jobs import CPUS, GPUS, MEMORY, Job, Shape
 from tidegate.wire import states
-from tidegate.wire.api import JobRow, NodeRow
+from tidegate.wire.api import JobRow, NodeRow, SavedBody
 from tidegate.wire.arrays import format_indices
+from tidegate.wire.outputs import checkpoints_of
 from tidegate.world.arrays import turns
 from tidegate.world.pool import CLOSED
-from tidegate.world.records import Run
+from tidegate.world.records import NO_TRIES, Run
 from tidegate.world.world import World
 
 MILLI = 1000
@@ -112,6 +113,25 @@ def running_state(world: World, run: Run) -> str:
     if run.task in world.halting:
         return states.ENDING
     return states.STARTING if run.task in world.launching else states.RUNNING
+
+
+def saved_body(world: World, job: Job, index: int, home: str) -> SavedBody | None:
+    """None of a job that cannot save itself. What an ended one has saved is gone from the world."""
+    if job.spec.checkpoint is None:
+        return None
+    task = task_key(job.id, index)
+    save, run, tries = world.saves.get(task), world.runs.get(task), world.tries.get(task, NO_TRIES)
+    body = SavedBody(
+        where=checkpoints_of(home, job, index), signal=job.spec.checkpoint.signal, asked=0, open_since_ms=None,
+        next_ms=None, saved_ms=None, size_mib=0, kept_ms=tries.kept_ms, restarts=tries.attempt,
+    )  # fmt: skip
+    if save is not None and run is not None:
+        body.asked, body.size_mib, body.restarts = save.number, save.size_mib, run.attempt - 1
+        body.open_since_ms = save.asked_ms if save.is_open else None
+        body.next_ms = save.next_ms or None
+        body.saved_ms = run.start_ms + save.kept_ms if save.kept_ms else None
+        body.kept_ms += save.kept_ms
+    return body
 
 
 def node_rows(world: World) -> Iterator[NodeRow]:

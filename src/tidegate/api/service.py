@@ -213,6 +213,9 @@ class Service:
     def _requeue(self, request: Request, body: api.TaskBody, word: str) -> None:
         self._act(request, word, lambda job: cmd.Requeue(job, body.index, request.peer.user))
 
+    def _checkpoint(self, request: Request, body: api.TaskBody, word: str) -> None:
+        self._act(request, word, lambda job: cmd.AskCheckpoint(job, body.index, request.peer.user))
+
     def _whole(self, body: api.TaskBody) -> None:
         if body.index >= 0:
             raise RefusedError(409, "one task of an array cannot be held or released", "hold the whole job")

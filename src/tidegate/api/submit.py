@@ -1,5 +1,6 @@
 """From the body of a submission to the command: every mistake is named by its field, with what to write instead."""
 
+import signal
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -18,6 +19,7 @@ from tidegate.model.jobs import (
     AfterKind,
     Array,
     Cause,
+    Checkpoint,
     JobSpec,
     Pairs,
     Retry,
@@ -25,7 +27,7 @@ from tidegate.model.jobs import (
     Shape,
     Work,
 )
-from tidegate.wire.api import RetryBody, SubmitBody
+from tidegate.wire.api import CheckpointBody, RetryBody, SubmitBody
 from tidegate.wire.arrays import parse_array
 from tidegate.wire.outputs import OWN_FILE
 
@@ -33,6 +35,8 @@ DEFAULT_LIMIT_MS = 30 * 24 * 3_600_000
 """Of a job that says no limit."""
 ENVIRONMENT_MAX = 1 << 20
 PATH_MAX = 4096
+ASK_EVERY_MS_MIN = 1000
+"""Each ask and each answer is an event of the journal."""
 MILLI = 1000
 
 _CAUSES = {
@@ -81,6 +85,8 @@ def command_of(body: SubmitBody, user: str) -> Submit:
         held=body.held,
         losses_max=body.losses_max,
         retry=_retry(body.retry) if body.retry is not None else NO_RETRY,
+        checkpoint=_checkpoint(body.checkpoint) if body.checkpoint is not None else None,
+        starts_over=body.starts_over,
         tags=tuple(sorted(body.tags.items())),
         work=_work(body, env),
     )  # fmt: skip
@@ -149,6 +155,31 @@ def _rule(text: str) -> RetryRule:
     if not least <= first <= last <= most:
         raise MistakeError(f"retry on {text[:80]!r}: codes go from {least} to {most}", "write exit:75 or exit:100-110")
     return RetryRule(cause, first, last)
+
+
+def _checkpoint(body: CheckpointBody) -> Checkpoint:
+    where = body.where
+    if len(where) > PATH_MAX or "\0" in where or "\n" in where:
+        raise MistakeError("the place for checkpoints is no path", "give a path or URL of one line")
+    if where and not where.startswith("/") and "://" not in where:
+        raise MistakeError(f"the place for checkpoints {where[:80]!r} is not absolute", "give the whole path, or a URL")
+    if "%t" in where.replace("%%", ""):
+        raise MistakeError(
+            f"the place for checkpoints {where[:80]!r} is another for every attempt", "leave %t out: they all go there"
+        )
+    if 0 < body.every_ms < ASK_EVERY_MS_MIN:
+        raise MistakeError(f"to be asked every {body.every_ms} ms is too often", f"say {ASK_EVERY_MS_MIN} ms or more")
+    return Checkpoint(_signal(body.signal) if body.signal else 0, body.every_ms, body.size_mib, where)
+
+
+def _signal(name: str) -> int:
+    """As `kill -l` lists them, or by number. Those that nobody can catch are no question."""
+    plain = name.upper().removeprefix("SIG")
+    known = {one.name.removeprefix("SIG"): one.value for one in signal.Signals}
+    number = int(plain) if plain.isdecimal() and plain.isascii() and len(plain) < 4 else known.get(plain, 0)
+    if not 0 < number <= max(known.values()) or number in {signal.SIGKILL, signal.SIGSTOP}:
+        raise MistakeError(f"{name[:40]!r} is no signal that a job can hear", "name one such as USR2")
+    return number
 
 
 def _work(body: SubmitBody, env: Pairs) -> Work:

@@ -25,6 +25,7 @@ from tidegate.app.engines import Fleet, fleet_of
 from tidegate.app.home import Home, HomeError
 from tidegate.app.judge import Judge
 from tidegate.app.keeping import SETTLE_S, Keeping
+from tidegate.app.leftovers import SWEEP_EVERY_S, Leftovers
 from tidegate.loop.loop import Loop
 from tidegate.model.commands import ChangePolicy, Refused, SetNode, SetNodeState
 from tidegate.model.nodes import NodeState
@@ -98,7 +99,8 @@ class Server:
         facts = Facts(self.about, lambda: self.clock.last, self.stop, lambda: self.trouble)
         judge = Judge(home.journal)
         self.service = Service(world, self.inbox, self.journal, self.past, self.access, facts, judge)
-        self.journal.watchers = self.service.watchers()
+        self.leftovers = Leftovers(home.path, world)
+        self.journal.watchers = (*self.service.watchers(), self.leftovers)
         self.site = Site(self.service.handle, problem)
         self.clock.before_wait = self.before_wait
         self.watched_fd = -1
@@ -145,6 +147,7 @@ class Server:
         tell_ready()
         self.breathe()
         self.tick()
+        self.sweep()
         try:
             while self.turn():
                 pass
@@ -158,6 +161,7 @@ class Server:
             self.fleet.close(self.with_keeper)
             self.service.policies.close()
             self.past.close()
+            self.leftovers.close()
             self.keeping.close()
         say("stopped; what runs, runs on" if self.loop.world.runs else "stopped")
 
@@ -171,6 +175,10 @@ class Server:
         except JournalError as error:
             self.set_trouble(error)
         self.aio.call_later(SETTLE_S, self.tick)
+
+    def sweep(self) -> None:
+        self.leftovers.sweep()
+        self.aio.call_later(SWEEP_EVERY_S, self.sweep)
 
     def stop(self, with_keeper: bool) -> None:
         self.with_keeper = with_keeper

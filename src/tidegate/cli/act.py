@@ -147,7 +147,8 @@ tide release --all
     "requeue": command(
         "requeue",
         "requeued",
-        "Ends what runs of the jobs and lets it wait again, to start from its beginning.",
+        "Ends what runs of the jobs and lets it wait again. One that can save itself (tide submit --checkpoint) is "
+        "asked to first, and goes on from there; others start from their beginning.",
         """
 tide requeue 12
 tide requeue 12[5]

@@ -8,7 +8,9 @@ from tidegate.cli.options import Command, Option, Options, choice, count, flag, 
 from tidegate.cli.values import (
     afters,
     cpus,
+    interval,
     labels,
+    lasting_place,
     moment,
     name,
     pair,
@@ -74,6 +76,14 @@ AGAIN = (
     Option("--grace", "DURATION", "between being asked to end and being ended (default 30s)", parse_duration),
     Option("--notify", "COMMAND", "a shell command that is run when it has ended"),
 )  # fmt: skip
+SAVING = (
+    "if it is ended before its time (docs/checkpoints.md)",
+    Option("--checkpoint", "[=SIGNAL]", "it can save itself when asked: by a file, and by a signal such as USR2"),
+    Option("--checkpoint-every", "DURATION", "how often it is asked (default: as the policy says)", interval),
+    Option("--checkpoint-dir", "DIR", "where it saves, or s3://bucket/run-%j (default: in the home)", lasting_place),
+    Option("--checkpoint-size", "SIZE", "about how much it writes, so that many do not write at once", parse_size),
+    flag("--no-checkpoint", "it cannot, and may be begun anew all the same"),
+)
 SURROUNDINGS = (
     "its surroundings",
     Option("--cwd -d", "DIR", "default: where you are"),
@@ -94,14 +104,14 @@ MANY = (
     flag("--hold -H", "do not start it before tide release"),
     Option("--key -k", "KEY", "submitting again with the same key gives the same job", name),
 )
-JOB = SHAPE + PLACE + AGAIN + SURROUNDINGS + OUTPUT
+JOB = SHAPE + PLACE + AGAIN + SAVING + SURROUNDINGS + OUTPUT
 
 PLAIN = (
     ("cpus", "cpus"), ("memory", "memory_mib"), ("gpus", "gpus"), ("gpu_model", "gpu_model"), ("nodes", "nodes"),
     ("time", "time_ms"), ("expected", "expected_ms"), ("name", "name"), ("queue", "queue"), ("class", "class"),
     ("pool", "pool"), ("begin", "begin_ms"), ("deadline", "deadline_ms"), ("losses", "losses_max"),
     ("grace", "grace_ms"), ("notify", "notify"), ("append", "append"), ("array", "array"), ("hold", "held"),
-    ("key", "key"),
+    ("key", "key"), ("no_checkpoint", "starts_over"),
 )  # fmt: skip
 """Options that the body has under this name, with the same value."""
 
@@ -120,6 +130,9 @@ def body_of(said: Options, command: list[str], script: str = "") -> "dict[str, A
             body[field] = dict(values[dest])
     if said.retries or said.retry_on or said.backoff is not None:
         body["retry"] = retry_of(said)
+    saving = saving_of(said, body["cwd"])
+    if saving is not None:
+        body["checkpoint"] = saving
     if said.stdin:
         body["stdin"] = os.path.join(body["cwd"], said.stdin)
     if said.output:
@@ -140,6 +153,25 @@ def retry_of(said: Options) -> "dict[str, Any]":
     if said.backoff is not None:
         retry["backoff_ms"] = said.backoff
     return retry
+
+
+def saving_of(said: Options, cwd: str) -> "dict[str, Any] | None":
+    """Any of the options about checkpoints says that it can save itself."""
+    words = {
+        "signal": said.checkpoint,
+        "every_ms": said.checkpoint_every,
+        "where": said.checkpoint_dir and place_of(said.checkpoint_dir, cwd),
+        "size_mib": said.checkpoint_size,
+    }
+    found = {field: value for field, value in words.items() if value}
+    is_able = "checkpoint" in said.given or bool(found)
+    if is_able and said.no_checkpoint:
+        raise UsageError("--no-checkpoint says that the job cannot save itself, another option that it can; keep one")
+    return found if is_able else None
+
+
+def place_of(where: str, cwd: str) -> str:
+    return where if "://" in where else os.path.join(cwd, where)
 
 
 def folder_of(said: Options) -> str:

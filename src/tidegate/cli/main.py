@@ -26,6 +26,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ("hold", "tidegate.cli.act", "keep waiting jobs from starting"),
         ("release", "tidegate.cli.act", "undo a hold"),
         ("requeue", "tidegate.cli.act", "end what runs and let it wait again"),
+        ("checkpoint", "tidegate.cli.checkpoint", "ask jobs to save themselves; say that it is done"),
     )),
     ("look", (
         ("queue", "tidegate.cli.jobs", "what waits and runs"),

@@ -28,7 +28,10 @@ class Options:
 
 
 class Option:
-    """`--name METAVAR`, or a flag where `metavar` is empty. `read` makes a value of the text, or raises ValueError."""
+    """`--name METAVAR`; a flag where `metavar` is empty, and `--name` or `--name=VALUE` where it is `[=VALUE]`.
+
+    `read` makes a value of the text, or raises ValueError.
+    """
 
     def __init__(
         self,
@@ -150,7 +153,7 @@ def read(command: Command, argv: "Sequence[str]", said: Options) -> None:
             if equals:
                 raise UsageError(f"tide {command.name}: {name} takes no value; write {name} alone")
             value = "1"
-        elif not equals:
+        elif not equals and not option.metavar.startswith("["):
             if at == len(argv):
                 raise UsageError(f"tide {command.name}: {name} lacks its value; write {name} {option.metavar}")
             value = argv[at]
@@ -212,7 +215,7 @@ def help_text(command: Command) -> str:
 
 def option_lines(option: Option) -> list[str]:
     names = ", ".join(sorted(option.names, key=len))
-    head = f"  {names} {option.metavar}".rstrip()
+    head = f"  {names}{'' if option.metavar.startswith('[') else ' '}{option.metavar}".rstrip()
     lines = wrap(option.about + ("; may be repeated" if option.many else ""), WIDTH - INDENT)
     if len(head) >= INDENT - 1:
         return [head, *(" " * INDENT + line for line in lines)]

@@ -1,5 +1,7 @@
 """`tide show`: everything about one job, or one task of an array."""
 
+import time
+
 from tidegate.cli.ids import of_task, shown, tasks_of
 from tidegate.cli.options import Command, Options
 from tidegate.cli.screen import (
@@ -18,12 +20,14 @@ from tidegate.cli.screen import (
     width,
 )
 from tidegate.cli.server import KNOWN, TALKING, Server
+from tidegate.wire.states import ENDING, RUNNING, STARTING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 TASKS_SHOWN = 40
+LIVE = (STARTING, RUNNING, ENDING)
 
 
 def show(options: Options) -> int:
@@ -46,7 +50,7 @@ def sheet(job: "dict[str, Any]") -> list[str]:
     title = f"job {shown(job['id'], job.get('index'))}"
     state = str(job["state"])
     lines = [f"{title}  {paint(state, state, coloured=colours())}  {plain(str(job['name']))}"]
-    pairs = [*what(job), *when(job), *where(job), *used(job)]
+    pairs = [*what(job), *when(job), *saving(job), *where(job), *used(job)]
     lines += [f"  {line}" for line in facts(pairs)]
     if len(job.get("history", ())) > 1 and not job.get("array"):
         lines += ["", *attempts(job["history"])]
@@ -109,6 +113,24 @@ def when(job: "dict[str, Any]") -> list[tuple[str, str]]:
         ("started", moment(start) + waited),
         ("ended", moment(end) + ran),
         ("attempts", str(job.get("attempts") or "")),
+    ]
+
+
+def saving(job: "dict[str, Any]", now_ms: int | None = None) -> list[tuple[str, str]]:
+    """How a job that can save itself stands."""
+    state = job.get("checkpoint")
+    if state is None:
+        return [("checkpoint", "it starts over")] if job.get("starts_over") else []
+    now = int(time.time() * 1000) if now_ms is None else now_ms
+    size = f", {memory(state['size_mib'])}" if state["size_mib"] else ""
+    saved = f"{span(max(0, now - state['saved_ms']))} ago{size}" if state["saved_ms"] else "not yet in this attempt"
+    since = state["open_since_ms"]
+    return [
+        ("saved", saved if job["state"] in LIVE else ""),
+        ("asked", f"{state['asked']} times" + (f", not answered for {span(max(0, now - since))}" if since else "")),
+        ("safe", f"{span(state['kept_ms'])} of its work" if state["kept_ms"] else ""),
+        ("restarts", str(state["restarts"] or "")),
+        ("saves to", str(state["where"])),
     ]
 
 

@@ -91,6 +91,21 @@ def pattern(text: str) -> str:
     return text
 
 
+def lasting_place(text: str) -> str:
+    """A pattern that every attempt fills in the same way."""
+    found = pattern(text)
+    if "%t" in found.replace("%%", ""):
+        raise ValueError("%t is another for every attempt, and each must find what the one before saved; leave it out")
+    return found
+
+
+def interval(text: str) -> int:
+    every_ms = parse_duration(text)
+    if every_ms < 1000:
+        raise ValueError("to be asked so often leaves no time to work; write such as 5m, or 30d for never")
+    return every_ms
+
+
 def retry_rules(text: str) -> list[str]:
     """`exit:75,exit:100-110,signal:9,oom,timeout`."""
     rules = []

@@ -7,6 +7,7 @@ from typing import Any, assert_never
 from msgspec.structs import replace
 
 from tidegate.core.again import lose
+from tidegate.core.asks import ask
 from tidegate.model import commands as cmd
 from tidegate.model import events as ev
 from tidegate.model.base import ARRAY_BITS, ARRAY_TASKS_MAX
@@ -25,6 +26,7 @@ CHUNKS_MAX = 1 << 24
 AMOUNT_MAX = 1 << 40
 LIMIT_MAX_MS = 1 << 53
 RETRIES_MAX = 1000
+SIGNAL_MAX = 64
 Answer = tuple[ev.Event, ...] | Refused
 
 
@@ -36,6 +38,8 @@ def accept(world: World, command: cmd.Command, now: int) -> Answer:
             return _cancel(world, command, now)
         case cmd.Requeue():
             return _requeue(world, command, now)
+        case cmd.AskCheckpoint():
+            return _ask_checkpoint(world, command, now)
         case cmd.Hold() | cmd.Release():
             return _hold_or_release(world, command, now)
         case cmd.SetNode():
@@ -66,7 +70,7 @@ def _submit(world: World, command: cmd.Submit, now: int) -> Answer:
         refused = _check_shape(world, spec, name)
         if refused is not None:
             return refused
-    refused = _check_times(spec, now) or refusal(world, spec, now)
+    refused = _check_times(spec, now) or _check_checkpoint(spec) or refusal(world, spec, now)
     if refused is not None:
         return refused
     if spec.array is not None:
@@ -119,6 +123,19 @@ def _check_times(spec: JobSpec, now: int) -> Refused | None:
             "the deadline is earlier than the soonest possible end",
             "lower the time limit, or move the deadline or the earliest start",
         )
+    return None
+
+
+def _check_checkpoint(spec: JobSpec) -> Refused | None:
+    said = spec.checkpoint
+    if said is None:
+        return None
+    if spec.starts_over:
+        return Refused("the job says that it can save itself, and that it cannot", "say one of them")
+    if not 0 <= said.signal <= SIGNAL_MAX:
+        return Refused(f"there is no signal {said.signal}", f"give one from 1 to {SIGNAL_MAX}")
+    if not 0 <= said.every_ms <= LIMIT_MAX_MS or not 0 <= said.size_mib <= AMOUNT_MAX:
+        return Refused("how often it saves, or how much, is out of range", "give an interval and a size above 0")
     return None
 
 
@@ -238,11 +255,29 @@ def _requeue(world: World, command: cmd.Requeue, now: int) -> Answer:
         return Refused(f"job {job.id} is being cancelled", "submit it again")
     return tuple(
         [
-            ev.HaltRequested(now, run.task, run.attempt, Outcome.CANCELLED, by, True)
+            ev.HaltRequested(now, run.task, run.attempt, Outcome.CANCELLED, by, True, job.spec.checkpoint is not None)
             for run in runs
             if run.task not in world.halting
         ]
     )
+
+
+def _ask_checkpoint(world: World, command: cmd.AskCheckpoint, now: int) -> Answer:
+    """At once, whatever else writes: somebody wants it. An ask that is open is not made again."""
+    job = world.jobs.get(command.job)
+    if job is None:
+        return _no_live(command.job)
+    if job.spec.checkpoint is None:
+        return Refused(f"job {job.id} did not say that it can save itself", "submit it with --checkpoint")
+    runs = world.runs_of(job.id)
+    if command.index >= 0:
+        runs = [run for run in runs if run.task == job.id << ARRAY_BITS | command.index]
+    if not runs:
+        return Refused(f"nothing of job {job.id} runs", "ask it while it does; what waits has nothing to save")
+    able = [run.task for run in runs if run.task not in world.halting and run.task not in world.launching]
+    if not able:
+        return Refused(f"job {job.id} is starting or being ended", "ask it while it runs")
+    return tuple([ask(world, task, now) for task in able if not world.saves[task].is_open])
 
 
 def _no_live(job: int) -> Refused:

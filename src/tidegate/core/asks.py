@@ -29,11 +29,17 @@ def asks(world: World, now: int) -> list[ev.Event]:
     for _, task in world.asks[: bisect_left(world.asks, (now + 1, 0))]:
         if writes_until > now or (most and busy >= most):
             break
-        job, save = world.jobs[task >> ARRAY_BITS], world.saves[task]
-        events.append(ev.CheckpointAsked(now, task, save.attempt, save.number + 1, now + ask_every(policy, job)))
+        job = world.jobs[task >> ARRAY_BITS]
+        events.append(ask(world, task, now))
         writes_until = now + writes_for(policy, job)
         busy += 1
     return events
+
+
+def ask(world: World, task: int, now: int) -> ev.CheckpointAsked:
+    """Of a task that runs and can save itself."""
+    save, every = world.saves[task], ask_every(world.policy, world.jobs[task >> ARRAY_BITS])
+    return ev.CheckpointAsked(now, task, save.attempt, save.number + 1, now + every if every else 0)
 
 
 def _given_up_at(world: World) -> list[int]:

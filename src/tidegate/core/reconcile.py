@@ -65,11 +65,11 @@ def _ended(world: World, report: en.Ended, now: int) -> tuple[ev.Event, ...]:
 
 
 def _saved(world: World, report: en.Saved, now: int) -> tuple[ev.Event, ...]:
-    """Never less than was kept before: what is safe stays safe."""
+    """Never less than was kept before: what is safe stays safe. News is that more is, or that the ask is answered."""
     save = world.saves.get(report.task)
     if save is None or save.attempt != report.attempt or report.kept_ms < save.kept_ms or report.number > save.number:
         return ()
-    if (report.number, report.kept_ms) == (save.number, save.kept_ms) and not save.is_open:
+    if report.kept_ms == save.kept_ms and not (save.is_open and report.number == save.number):
         return ()
     return (ev.CheckpointKept(now, report.task, report.attempt, report.number, report.kept_ms, report.size_mib),)
 

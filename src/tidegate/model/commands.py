@@ -20,7 +20,15 @@ class Cancel(Value, frozen=True, gc=False, tag=True):
 
 
 class Requeue(Value, frozen=True, gc=False, tag=True):
-    """Ends what runs and lets it wait again, from its start."""
+    """Ends what runs and lets it wait again, to go on from what it saves first, or from its start."""
+
+    job: int
+    index: int = -1
+    by: str = ""
+
+
+class AskCheckpoint(Value, frozen=True, gc=False, tag=True):
+    """Asks what runs of the job to save itself, now."""
 
     job: int
     index: int = -1
@@ -58,7 +66,7 @@ class ChangePolicy(Value, frozen=True, gc=False, tag=True):
     if_version: int = -1  # only over this version; -1: whichever is in force
 
 
-Command = Submit | Cancel | Requeue | Hold | Release | SetNode | SetNodeState | ChangePolicy
+Command = Submit | Cancel | Requeue | AskCheckpoint | Hold | Release | SetNode | SetNodeState | ChangePolicy
 
 
 class Refused(Value, frozen=True, gc=False):

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from tidegate.model.commands import Refused
 from tidegate.model.jobs import JobSpec
+from tidegate.model.policy import Preempt
 from tidegate.policy.share import Shares
 from tidegate.world.world import World
 
@@ -23,7 +24,20 @@ def refusal(world: World, spec: JobSpec, now: int) -> Refused | None:
                 f"the time limit of {spec.limit_ms // 1000} s is longer than {whose} allows",
                 f"ask for at most {most // 1000} s",
             )
-    return _over_limit(world, spec, now) if policy.queues else None
+    return _undecided(world, spec) or (_over_limit(world, spec, now) if policy.queues else None)
+
+
+def _undecided(world: World, spec: JobSpec) -> Refused | None:
+    """Who may be interrupted says what becomes of its work. What nothing runs of, as in a replay, need not."""
+    known = world.policy.classes.get(spec.klass)
+    if known is None or known.preempt in {Preempt.NEVER, Preempt.CANCEL} or spec.work is None:
+        return None
+    if spec.checkpoint is not None or spec.starts_over:
+        return None
+    return Refused(
+        f"jobs of class {spec.klass!r} may be interrupted, and this one does not say whether it can save itself",
+        "submit it with --checkpoint, or with --no-checkpoint if it may be begun anew",
+    )
 
 
 def _longest(world: World, spec: JobSpec) -> Iterator[tuple[str, int]]:

@@ -40,6 +40,15 @@ class RetryBody(Body):
     backoff_max_ms: Millis = 600_000
 
 
+class CheckpointBody(Body):
+    """That the job can save itself, and how; docs/checkpoints.md."""
+
+    signal: Name = ""  # USR2, SIGUSR2 or 12: sent when it is asked; "": it looks for itself
+    every_ms: Millis = 0  # how often it is asked; 0: as the policy says
+    size_mib: Count = 0  # about how much it writes; 0: as the policy assumes
+    where: str = ""  # a directory or the URL of a bucket, a pattern as stdout; "": in the server's home
+
+
 class SubmitBody(Body, rename={"klass": "class"}):
     """One job. `command`, or `script` (its text, with an interpreter line), or both: then arguments."""
 
@@ -65,6 +74,8 @@ class SubmitBody(Body, rename={"klass": "class"}):
     held: bool = False
     retry: RetryBody | None = None
     losses_max: Annotated[int, Meta(ge=0, le=1000)] = 3
+    checkpoint: CheckpointBody | None = None
+    starts_over: bool = False  # it cannot save itself, and may be ended and begun anew all the same
     tags: dict[str, str] = {}
     env: dict[str, str] = {}
     cwd: str = "/"
@@ -169,6 +180,20 @@ class JobsBody(Body):
     more: bool = False  # there are more than were asked for
 
 
+class SavedBody(Body, omit_defaults=False):
+    """Where the checkpoints of a task stand."""
+
+    where: str  # the directory, or the URL
+    signal: int
+    asked: int  # times, in this attempt
+    open_since_ms: int | None  # since when it is asked and has not answered
+    next_ms: int | None  # when it is asked next
+    saved_ms: int | None  # when the state was taken that this attempt has saved last
+    size_mib: int
+    kept_ms: int  # so much run time is safe, over all attempts
+    restarts: int
+
+
 class JobBody(JobRow, omit_defaults=False, rename={"klass": "class"}):
     """Everything about one job, with its tasks that have started where it is an array."""
 
@@ -182,6 +207,8 @@ class JobBody(JobRow, omit_defaults=False, rename={"klass": "class"}):
     after: list[AfterBody] = []
     notify: str = ""
     retry: RetryBody | None = None
+    checkpoint: SavedBody | None = None  # of a job that can save itself; not of a whole array
+    starts_over: bool = False
     history: list[
         dict[str, Any]
     ] = []  # attempts, oldest first: attempt, state, start_ms, end_ms, nodes, exit_code, why
@@ -380,7 +407,9 @@ ROUTES = (
     Route("hold", "POST", "/v1/jobs/{job}/hold", TaskBody, DoneBody, "Keeps what waits of the job from starting."),
     Route("release", "POST", "/v1/jobs/{job}/release", TaskBody, DoneBody, "Undoes a hold."),
     Route("requeue", "POST", "/v1/jobs/{job}/requeue", TaskBody, DoneBody,
-          "Ends what runs of the job, and lets it wait again."),
+          "Ends what runs of the job, saved first where it can, and lets it wait again."),
+    Route("checkpoint", "POST", "/v1/jobs/{job}/checkpoint", TaskBody, DoneBody,
+          "Asks what runs of the job to save itself now."),
     Route("wait", "GET", "/v1/wait", None, WaitBody, "Answered when more of the jobs have ended, or time is up.",
           (("job", "12 or 12_5, separated by commas"), ("ended", "how many had ended when last asked"),
            ("timeout_ms", "answer by then in any case"))),

@@ -1,4 +1,4 @@
-"""Where the output of a task goes: patterns of users, and files of the server's home."""
+"""Where the output and the checkpoints of a task go: patterns of users, and places in the server's home."""
 
 from collections.abc import Callable
 
@@ -58,3 +58,16 @@ def outputs_of(home: str, job: Job, index: int, attempt: int) -> tuple[str, str]
     if errors == OWN_FILE:
         return out, errors_path(home, job, index, attempt)
     return out, fill(errors, job, index, attempt) if errors else out
+
+
+def checkpoints_of(home: str, job: Job, index: int) -> str:
+    """Where a task saves itself: a directory or the URL of one, the same for every attempt."""
+    said = job.spec.checkpoint
+    if said is not None and said.where:
+        return fill(said.where, job, index, 0)
+    place = f"{checkpoints_place(home)}/{job.id // JOBS_PER_SHARD}/{job.id}"
+    return place if job.spec.array is None else f"{place}_{index}"
+
+
+def checkpoints_place(home: str) -> str:
+    return f"{home}/checkpoints"

@@ -91,6 +91,7 @@ class Save(Value, frozen=True, gc=False):
     is_open: bool = False  # that ask is not answered
     seq: int = 0  # as in HaltAsked
     kept_ms: int = 0  # so much of what it did itself is saved
+    size_mib: int = 0  # of what it saved last
 
 
 class Notice(Value, frozen=True, gc=False):

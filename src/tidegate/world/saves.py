@@ -49,7 +49,11 @@ def asked(world: World, event: ev.CheckpointAsked, job: Job) -> None:
     save = world.saves[event.task]
     world.ordered = world.seq
     world.writes_until = max(world.writes_until, event.at) + writes_for(world.policy, job)
-    _keep(world, event.task, Save(save.attempt, event.next_at, event.number, event.at, True, world.seq, save.kept_ms))
+    _keep(
+        world,
+        event.task,
+        Save(save.attempt, event.next_at, event.number, event.at, True, world.seq, save.kept_ms, save.size_mib),
+    )
 
 
 def ask_no_more(world: World, task: int) -> None:
@@ -62,7 +66,7 @@ def ask_no_more(world: World, task: int) -> None:
 def kept(world: World, event: ev.CheckpointKept) -> None:
     save = world.saves[event.task]
     is_open = save.is_open and event.number != save.number
-    _keep(world, event.task, replace(save, is_open=is_open, kept_ms=event.kept_ms))
+    _keep(world, event.task, replace(save, is_open=is_open, kept_ms=event.kept_ms, size_mib=event.size_mib))
 
 
 def _keep(world: World, task: int, save: Save) -> None:

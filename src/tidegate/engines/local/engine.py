@@ -14,6 +14,7 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from tidegate.engines.local import link as said
+from tidegate.engines.local import saves
 from tidegate.engines.local.build import find_launcher
 from tidegate.engines.local.link import Link
 from tidegate.engines.local.records import Key
@@ -32,6 +33,7 @@ from tidegate.model.engine import (
     Notified,
     Notify,
     Report,
+    Saved,
 )
 from tidegate.model.jobs import CPUS, GPUS, MEMORY, Job, Outcome, Pairs, Used, Work
 from tidegate.model.nodes import Node
@@ -41,7 +43,7 @@ PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 GIVEN: Final = frozenset(
     {
         "TIDE_JOB_ID", "TIDE_JOB_NAME", "TIDE_ARRAY_INDEX", "TIDE_ATTEMPT", "TIDE_NODES", "TIDE_CPUS",
-        "TIDE_QUEUE", "TIDE_HOME", "TIDE_JOB_STATE",
+        "TIDE_QUEUE", "TIDE_HOME", "TIDE_JOB_STATE", *saves.GIVEN,
     }
 )  # fmt: skip
 """A job submitted by a job must not inherit who that one was."""
@@ -77,6 +79,7 @@ class LocalEngine:
             place.mkdir(parents=True, exist_ok=True)
             place.chmod(mode)  # a job's user goes through, and looks around nowhere
         spread(self.home / "output")
+        saves.prepare(self.home)
         self.link = Link(self.home, launcher or find_launcher(), cgroups=cgroups)
         self.users = Users()
         self.heard: list[Key] = []  # ends that the last `reports` gave
@@ -103,6 +106,7 @@ class LocalEngine:
                         attempt=directive.attempt,
                         outcome=directive.outcome,
                         grace_ms=directive.grace_ms,
+                        save=directive.save,
                     )
                 case Ask():
                     self._say("ask", task=directive.task, attempt=directive.attempt, number=directive.number)
@@ -153,11 +157,12 @@ class LocalEngine:
         try:
             user = self.users.find(job.spec.user, now)
             argv = [*self._script(key, job, work, user), *work.argv]
+            saves.make_directory(self.home, job, index_of(launch.task), user)
         except UserError as error:
             self.own.append(Ended(*key, Outcome.FAILED, CANNOT_RUN, why=str(error)))
             return
         except OSError as error:
-            self.own.append(LaunchRefused(*key, f"cannot write the script: {error.strerror}: {error.filename}"))
+            self.own.append(LaunchRefused(*key, f"cannot write {error.filename}: {error.strerror}"))
             return
         chunk, chunks = dict(job.spec.shape.chunk), sum(count for _, count in launch.nodes)
         cpus = chunk.get(CPUS, 0) * chunks
@@ -180,6 +185,8 @@ class LocalEngine:
         }
         if gpus:
             message["gpus"] = gpus
+        if job.spec.checkpoint is not None:
+            message["checkpoint"] = job.spec.checkpoint.signal
         self.link.send(encode(message))
 
     def _outputs(self, launch: Launch, work: Work) -> tuple[str, ...]:
@@ -206,6 +213,7 @@ class LocalEngine:
             f"TIDE_CPUS={cpus // 1000}" if cpus % 1000 == 0 else f"TIDE_CPUS={cpus / 1000:g}",
             f"TIDE_QUEUE={spec.queue}",
             f"TIDE_HOME={self.home}",
+            *saves.given(self.home, launch),
         ]
         if spec.array is not None:
             given.append(f"TIDE_ARRAY_INDEX={index_of(launch.task)}")
@@ -301,6 +309,8 @@ class LocalEngine:
             case said.Ended():
                 reports.append(ended(message))
                 self.heard.append((message.task, message.attempt))
+            case said.Saved():
+                reports.append(Saved(message.task, message.attempt, message.number, message.kept_ms, message.size_mib))
             case said.Notified():
                 reports.append(Notified(message.job))
             case said.Inventory():

@@ -8,6 +8,7 @@ from tidegate.engines.local import trees
 from tidegate.engines.local.cgroups import Cgroups, Place
 from tidegate.engines.local.poll import Poll
 from tidegate.engines.local.records import End, Key, Records
+from tidegate.engines.local.saving import Saving
 from tidegate.engines.local.spawn import BadOrderError, Entries
 from tidegate.engines.local.starts import KILL, Process, Say, Starts
 
@@ -21,6 +22,8 @@ MACHINE_FAULT, CANNOT_RUN = 125, 126
 REFUSED, COMPLETED, FAILED = "refused", "completed", "failed"
 TIMED_OUT, OUT_OF_MEMORY = "timed_out", "out_of_memory"
 NOT_KNOWN = (-1, -1, -1, -1)
+TERM_MS_MAX, TERM_PART = 5_000, 10
+"""Of a grace so much at most, and such a part, is left for SIGTERM to one that has not saved itself."""
 MARKS = (b"TIDE_HOME=", b"TIDE_JOB_ID=", b"TIDE_ARRAY_INDEX=", b"TIDE_ATTEMPT=")
 
 Message = dict[str, Any]
@@ -29,8 +32,9 @@ Message = dict[str, Any]
 class Jobs:
     """Every attempt that is not over, by its key; the places and devices they hold."""
 
-    def __init__(self, poll: Poll, starts: Starts, records: Records, cgroups: Cgroups, say: Say) -> None:
+    def __init__(self, poll: Poll, starts: Starts, records: Records, cgroups: Cgroups, say: Say, asks: str) -> None:
         self.poll = poll
+        self.asks = asks  # where attempts are asked to save themselves
         self.starts = starts
         self.records = records
         self.cgroups = cgroups
@@ -40,6 +44,7 @@ class Jobs:
         self.held: deque[tuple[int, Run]] = deque()  # starts that are not told yet
         self.environments: dict[str, Entries] = {}
         self.gpus_taken: set[str] = set()
+        self.saved: dict[Key, str] = {}  # what each attempt said last, until its end is forgotten
 
     # -- what the server says ----------------------------------------------------------------------------
 
@@ -65,6 +70,8 @@ class Jobs:
                 entries.append(self._take_gpus(run, message["gpus"]))
             run.entries = Entries(entries)
             run.place = self.cgroups.take(message["cpus"], message["memory"])
+            if "checkpoint" in message:
+                self._open_saving(run, message["checkpoint"], message["words"])
             record = (self.records.order(key), f"{key[0]} {key[1]}")
             joins = () if run.place is None else run.place.joins
             self.starts.start(run, record, joins, message["words"], shared, run.entries, now)
@@ -78,6 +85,15 @@ class Jobs:
             self.live[key] = run
             if run.place is not None and run.place.alarm >= 0:
                 self.poll.watch(run.place.alarm, run.out_of_memory)
+
+    def _open_saving(self, run: "Run", signal: int, words: list[str]) -> None:
+        place = f"{self.asks}/{run.key[0]}.{run.key[1]}"
+        run.saving = Saving(self.poll, place, run.key, signal, self._tell_saved, run.tell_to_end)
+        run.saving.open(words[0], words[1])
+
+    def _tell_saved(self, key: Key, line: str) -> None:
+        self.saved[key] = line
+        self.say(line)
 
     def _take_gpus(self, run: "Run", wanted: list[tuple[list[str], int]]) -> str:
         """The lowest free devices of each node, for this attempt alone."""
@@ -95,12 +111,19 @@ class Jobs:
         if known is not None:
             self.tell_end(known)
         elif run is not None:
-            run.ask(str(message["outcome"]), int(message.get("grace_ms", 0)), now)
+            run.ask(str(message["outcome"]), int(message.get("grace_ms", 0)), now, save=bool(message.get("save")))
+
+    def ask(self, message: Message, now: int) -> None:
+        """To save itself, and run on."""
+        run = self.live.get((int(message["task"]), int(message["attempt"])))
+        if run is not None and run.saving is not None:
+            run.saving.ask(int(message["number"]), now)
 
     def forget(self, message: Message) -> None:
         """The server has these ends in its journal."""
         for task, attempt in message["attempts"]:
             self.records.forget((task, attempt))
+            self.saved.pop((task, attempt), None)
 
     def keep_environment(self, message: Message) -> None:
         """`entries` are NAME=VALUE; null: the server will not name it any more."""
@@ -114,6 +137,13 @@ class Jobs:
     def end(self, end: End) -> None:
         self.records.add(end)
         self.tell_end(end)
+
+    def tell_unheard(self) -> None:
+        """All that a server that was away may have missed: what was saved, and then the ends."""
+        for line in self.saved.values():
+            self.say(line)
+        for end in list(self.records.unheard.values()):
+            self.tell_end(end)
 
     def tell_end(self, end: End) -> None:
         self.say(end.line())
@@ -129,6 +159,8 @@ class Jobs:
     def release(self, run: "Run") -> None:
         """Gives back all that the attempt held."""
         self.gpus_taken.difference_update(run.gpus)
+        if run.saving is not None:
+            run.saving.close()
         if run.place is not None:
             if run.place.alarm >= 0:
                 self.poll.unwatch(run.place.alarm)
@@ -152,7 +184,7 @@ class Run(Process):
 
     __slots__ = (
         "end", "entries", "gpus", "grace_ms", "jobs", "key", "kill_at", "leaving_since", "limit_ms", "ordered",
-        "outcome", "place", "stuck",
+        "outcome", "place", "saves_first", "saving", "stuck", "told",
     )  # fmt: skip
 
     def __init__(self, jobs: Jobs, key: Key, message: Message, now: int) -> None:
@@ -167,6 +199,9 @@ class Run(Process):
         self.grace_ms: int = message["grace_ms"]
         self.outcome = ""  # decided here, not by how the process ended
         self.kill_at: int | None = None
+        self.saves_first = False  # before it is told to end
+        self.told = False  # to end
+        self.saving: Saving | None = None
         self.end = End(*key, COMPLETED)
         self.leaving_since: int | None = None
         self.stuck = False
@@ -176,9 +211,11 @@ class Run(Process):
     def started(self, now: int) -> None:
         if self.limit_ms:
             self.jobs.poll.at(self.ordered + self.limit_ms, self._limit, self)
+        if self.saving is not None:
+            self.saving.started(self.pid, now)
         self.tell_launched(now)
         if self.kill_at is not None:
-            self._tell_to_end(now)
+            self._begin_to_end(now)
 
     def tell_launched(self, now: int) -> None:
         if self.pid:
@@ -196,17 +233,30 @@ class Run(Process):
     # -- being ended -------------------------------------------------------------------------------------
 
     def _limit(self, now: int) -> None:
-        self.ask(TIMED_OUT, self.grace_ms, now)
+        self.ask(TIMED_OUT, self.grace_ms, now, save=True)
 
-    def ask(self, outcome: str, grace_ms: int, now: int) -> None:
-        """Asks it to end and makes it after the grace. The first reason stands; a later one may only hurry."""
+    def ask(self, outcome: str, grace_ms: int, now: int, *, save: bool = False) -> None:
+        """Asks it to end and makes it after the grace. The first reason stands; a later one may only hurry.
+
+        With `save` it is asked to save itself before, where it can.
+        """
         first = self.kill_at is None
         self.outcome = self.outcome or outcome
         if self.kill_at is None or now + grace_ms < self.kill_at:
             self.kill_at = now + grace_ms
             self.jobs.poll.at(self.kill_at, self._kill, self)
-        if first and self.pid and self.leaving_since is None:
-            self._tell_to_end(now)
+        self.saves_first = save and grace_ms > 0 and self.saving is not None and (first or self.saves_first)
+        if self.pid and self.leaving_since is None:
+            self._begin_to_end(now)
+
+    def _begin_to_end(self, now: int) -> None:
+        """Once it has begun: to save itself, and near the end of the grace to end; or to end."""
+        if not self.saves_first or self.saving is None or self.kill_at is None:
+            self.tell_to_end(now)
+        elif not self.saving.end_number:
+            left_ms = max(0, self.kill_at - now)
+            self.jobs.poll.at(self.kill_at - min(TERM_MS_MAX, left_ms // TERM_PART), self.tell_to_end, self)
+            self.saving.ask_to_end(now)
 
     def out_of_memory(self, now: int) -> None:
         """Version 1 of cgroups has ended one process of it; the rest goes too."""
@@ -214,7 +264,10 @@ class Run(Process):
             self.jobs.poll.unwatch(self.place.alarm)
         self.ask(OUT_OF_MEMORY, 0, now)
 
-    def _tell_to_end(self, now: int) -> None:
+    def tell_to_end(self, now: int) -> None:
+        if self.told or self.leaving_since is not None:
+            return
+        self.told = True
         if self.kill_at is not None and self.kill_at <= now:
             self._kill(now)
             return
@@ -265,6 +318,8 @@ class Run(Process):
             outcome, code = (REFUSED, 0) if self.code == MACHINE_FAULT else (FAILED, self.code)
             self.end = End(*self.key, outcome, code, 0, used, self.why)
         self.leaving_since = now
+        if self.saving is not None:
+            self.saving.hear_rest(now)  # it may have said so just before
         self.leave(now, first=True)
 
     def leave(self, now: int, *, first: bool = False) -> None:

@@ -22,10 +22,11 @@ from tidegate.engines.local.jobs import Jobs
 from tidegate.engines.local.notices import Notices
 from tidegate.engines.local.poll import Poll, clock_ms
 from tidegate.engines.local.records import Records, quoted
+from tidegate.engines.local.saving import clear
 from tidegate.engines.local.starts import Starts
 from tidegate.engines.local.takeover import take_over
 
-PROTOCOL = 1
+PROTOCOL = 2
 LINE_MAX = 16 << 20
 READ_MAX = 1 << 16
 UNSENT_MAX = 64 << 20
@@ -55,10 +56,12 @@ class Keeper:
         lost = take_over(home, self.records)
         if lost:
             log(f"{lost} attempts of an earlier keeper are lost")
+        asks = f"{home}/asks"
+        clear(asks)
         status = os.stat(home)
         self.cgroups = Cgroups(f"tidegate-{status.st_dev:x}-{status.st_ino:x}", f"{self.place}/cgroups", hierarchies)
         self.starts = Starts(self.poll, program, spared_from_oom())
-        self.jobs = Jobs(self.poll, self.starts, self.records, self.cgroups, self.say)
+        self.jobs = Jobs(self.poll, self.starts, self.records, self.cgroups, self.say, asks)
         self.notices = Notices(self.poll, self.starts, self.say)
         self.server: socket.socket | None = None
         self.unread = b""
@@ -71,6 +74,7 @@ class Keeper:
         self.does: dict[str, Callable[[Message, int], None]] = {
             "launch": self.jobs.launch,
             "halt": self.jobs.halt,
+            "ask": self.jobs.ask,
             "forget": lambda message, _now: self.jobs.forget(message),
             "env": lambda message, _now: self.jobs.keep_environment(message),
             "notify": self.notices.ask,
@@ -228,8 +232,7 @@ class Keeper:
 
     def inventory(self, message: Message, _now: int) -> None:
         """All that is unheard, and then all that runs."""
-        for end in list(self.records.unheard.values()):
-            self.jobs.tell_end(end)
+        self.jobs.tell_unheard()
         self.say(json.dumps({"is": "inventory", "ask": message["ask"], "running": list(self.jobs.live)}) + "\n")
 
     # -- leaving -----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import msgspec
 
 from tidegate.engines.local.records import Key
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 READ_MAX: Final = 1 << 18
 READS_MAX: Final = 64
 RETRY_MS_MIN: Final = 20
@@ -58,6 +58,14 @@ class Ended(Said):
     why: str
 
 
+class Saved(Said):
+    task: int
+    attempt: int
+    number: int
+    kept_ms: int
+    size_mib: int
+
+
 class Notified(Said):
     job: int
 
@@ -75,7 +83,7 @@ class Staying(Said):
     running: int
 
 
-Message = Hello | Launched | Ended | Notified | Inventory | Trouble | Staying
+Message = Hello | Launched | Ended | Saved | Notified | Inventory | Trouble | Staying
 
 
 class Link:

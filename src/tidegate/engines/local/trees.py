@@ -92,6 +92,32 @@ def family(leader: int, marks: frozenset[bytes], *, gone: bool = False) -> list[
     return sorted(found - kept)
 
 
+def listens(pid: int, signal: int) -> bool:
+    """Whether it catches the signal, or blocks it to wait for it. Of one that it does neither with it might end."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            lines = file.read().split(b"\n")
+    except OSError:
+        return False
+    masks = [int(line.split()[1], 16) for line in lines if line.startswith((b"SigCgt:", b"SigBlk:"))]
+    return any(mask >> (signal - 1) & 1 for mask in masks)
+
+
+def listeners(leader: int, signal: int) -> list[int]:
+    """The process itself if it listens, else those of its descendants that do, and nobody below one of them."""
+    if listens(leader, signal):
+        return [leader]
+    children: dict[int, list[int]] = {}
+    for pid, it in everyone().items():
+        children.setdefault(it.parent, []).append(pid)
+    found, level = [], children.pop(leader, [])
+    while level:
+        hear = [pid for pid in level if listens(pid, signal)]
+        found += hear
+        level = [child for pid in level if pid not in hear for child in children.pop(pid, [])]
+    return sorted(found)
+
+
 def send(pids: Iterable[int], signal: int) -> None:
     for pid in pids:
         try:

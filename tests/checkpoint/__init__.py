@@ -1,0 +1,1 @@
+"""The helper that jobs use."""
