@@ -118,6 +118,23 @@ def test_nobody_hides(holding: Local, tmp_path: Path, mark: str) -> None:
     assert carrying(mark) == []
 
 
+ESCAPING = f"""
+for procs in /sys/fs/cgroup/cgroup.procs /sys/fs/cgroup/*/cgroup.procs; do echo $$ > $procs; done 2> /dev/null
+setsid {PYTHON} -c 'import time; time.sleep(1000)' $0 &
+(setsid env -i {PYTHON} -c 'import time; time.sleep(1000)' $0 &)
+"""
+"""Out of its cgroups, where it may: as containers and `systemd-run` are. Two outlive it, one of them without a name."""
+
+
+def test_who_got_out_of_its_cgroup_does_not_outlive_its_job(holding: Local, tmp_path: Path, mark: str) -> None:
+    neighbour = holding.launch(holding.job("sh", "-c", ESCAPING + "wait", f"neighbour-{mark}"))
+    assert holding.run("sh", "-c", ESCAPING, f"escaped-{mark}").outcome is Outcome.COMPLETED
+    holding.wait_for(lambda: len(carrying(f"escaped-{mark}")) <= 1)
+    assert len(carrying(f"neighbour-{mark}")) == 3
+    holding.halt(neighbour)
+    holding.wait_for(lambda: not carrying(mark))
+
+
 def test_a_neighbour_keeps_its_orphans(holding: Local, tmp_path: Path, mark: str) -> None:
     """Ending one job's orphans must not end another's."""
     stays = holding.launch(holding.job(PYTHON, "-c", STUBBORN, f"{tmp_path}/pids", mark))

@@ -58,7 +58,7 @@ class Keeper:
         status = os.stat(home)
         self.cgroups = Cgroups(f"tidegate-{status.st_dev:x}-{status.st_ino:x}", f"{self.place}/cgroups", hierarchies)
         self.starts = Starts(self.poll, program, spared_from_oom())
-        self.jobs = Jobs(self.poll, self.starts, self.records, self.cgroups, self.say)
+        self.jobs = Jobs(home, self.poll, self.starts, self.records, self.cgroups, self.say)
         self.notices = Notices(self.poll, self.starts, self.say)
         self.server: socket.socket | None = None
         self.unread = b""
