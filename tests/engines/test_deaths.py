@@ -16,6 +16,7 @@ from tidegate.engines.local import link
 from tidegate.engines.local.cgroups import processes_in
 from tidegate.engines.local.engine import LocalEngine
 from tidegate.engines.local.keeper import LOCKED
+from tidegate.engines.local.nodes import declare
 from tidegate.engines.local.trees import everyone
 from tidegate.model.base import task_key
 from tidegate.model.engine import Ended, Inventory, Launched, LaunchRefused
@@ -291,6 +292,14 @@ def test_a_keeper_stays_while_jobs_run_and_goes_when_told(servers: Servers) -> N
     again = servers()
     assert again.keeper == keeper
     assert again.look() == {key}
+
+
+def test_a_keeper_that_is_only_starting_goes_when_told(tmp_path: Path) -> None:
+    engine = LocalEngine(tmp_path, declare(1, 1, 64).nodes)
+    assert engine.reports(0) == []
+    engine.close(stop=True)
+    assert not (tmp_path / "keeper" / "sock").exists(), "it was waited for"
+    wait_until_gone(int((tmp_path / "keeper" / "lock").read_text()))
 
 
 def test_asked_by_signal_it_stays_while_jobs_run(servers: Servers) -> None:

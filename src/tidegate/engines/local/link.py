@@ -8,6 +8,7 @@ import os
 import select
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,7 @@ READS_MAX: Final = 64
 RETRY_MS_MIN: Final = 20
 RETRY_MS_MAX: Final = 10_000
 STARTING_MS_MAX: Final = 30_000
+STOPPING_S_MAX: Final = 5.0
 WITHOUT_CGROUPS: Final = "without-cgroups"
 MODULE: Final = "tidegate.engines.local.keeper"
 BOOT: Final = f"import sys; sys.path.insert(0, sys.argv.pop(1)); import {MODULE} as keeper; keeper.main(*sys.argv[1:])"
@@ -287,13 +289,28 @@ class Link:
     def close(self, *, stop: bool) -> None:
         """With `stop` the keeper goes too, unless something runs."""
         if stop:
-            self.send(b'{"do":"stop"}')
+            self._stop_keeper()
         self.flush()
         self._hang_up()
         if self.ready is not None:
             os.close(self.ready)
             self.ready = None
         self.epoll.close()
+
+    def _stop_keeper(self) -> None:
+        """Waits until it is gone, or says that it stays: whoever looks then finds what we say. One that is just
+        starting is waited for first."""
+        until, asked, heard = time.monotonic() + STOPPING_S_MAX, False, list[Message]()
+        while (self.socket or self.ready is not None) and not any(isinstance(one, Staying) for one in heard):
+            if self.up and not asked:
+                asked = True
+                self.send(b'{"do":"stop"}')
+                self.flush()
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            self.epoll.poll(left)
+            heard = self.read(0)
 
 
 def connect(connection: socket.socket, path: str) -> None:
