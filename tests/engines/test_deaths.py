@@ -270,6 +270,35 @@ def test_torn_lines_of_a_record_are_skipped(servers: Servers, tmp_path: Path) ->
     assert [path.name for path in (tmp_path / "keeper").glob("record.*")] == ["record.5"]
 
 
+@pytest.mark.parametrize("removed", [["sock"], ["lock"], ["record.1"], ["sock", "lock", "record.1", "boot"]])
+def test_a_keeper_whose_files_are_tidied_away_is_found_and_followed(
+    servers: Servers, tmp_path: Path, removed: list[str]
+) -> None:
+    """By the next server it is found; by the next keeper its jobs are, and its ends are told."""
+    place, mark = tmp_path / "keeper", f"mark-of-{tmp_path.name}-{os.getpid()}"
+    first = servers()
+    unheard = first.launch(first.job("sh", "-c", "exit 9"))
+    first.end_of(unheard)
+    running = first.launch(first.job("sh", "-c", "sleep 1000; true", mark))
+    first.started(running)
+    keeper = first.keeper
+    for name in removed:
+        (place / name).unlink()
+    kept = {"record.1": "record.2", "boot": "lock"}
+    first.wait_for(lambda: all((place / kept.get(name, name)).exists() for name in removed))
+    drop(first)
+    second = servers()
+    assert (second.keeper, second.look()) == (keeper, {running})
+    assert second.end_of(unheard).code == 9
+    assert second.run("true").outcome is Outcome.COMPLETED
+    drop(second)
+    kill(keeper)
+    third = servers()
+    assert third.end_of(running).outcome is Outcome.LOST
+    assert carrying(mark) == []
+    assert third.end_of(unheard).code == 9
+
+
 def test_one_keeper_a_home(servers: Servers, tmp_path: Path) -> None:
     """A second one finds the lock taken and gives way."""
     local = servers()

@@ -63,7 +63,7 @@ def pids_in(path: Path, local: Local, count: int) -> list[int]:
 
 
 def test_a_time_limit_leaves_no_process(holding: Local, tmp_path: Path, mark: str) -> None:
-    job = holding.job(PYTHON, "-c", STUBBORN, f"{tmp_path}/pids", mark, limit_ms=1500, grace_ms=200)
+    job = holding.job(PYTHON, "-c", STUBBORN, f"{tmp_path}/pids", mark, limit_ms=3000, grace_ms=200)
     key = holding.launch(job)
     pids_in(tmp_path / "pids", holding, 3)
     assert len(carrying(mark)) == 3

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from tidegate.engines.local.records import Key
+from tidegate.wire.sockets import reach
 
 PROTOCOL: Final = 1
 READ_MAX: Final = 1 << 18
@@ -205,7 +206,7 @@ class Link:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.setblocking(False)
         try:
-            connect(connection, f"{self.home}/keeper/sock")
+            reach(f"{self.home}/keeper/sock", connection.connect)
         except (FileNotFoundError, ConnectionRefusedError):
             connection.close()
             self._start(now)
@@ -311,18 +312,3 @@ class Link:
                 return
             self.epoll.poll(left)
             heard = self.read(0)
-
-
-def connect(connection: socket.socket, path: str) -> None:
-    """A path may be longer than a socket's address can be; then by way of an open directory."""
-    try:
-        connection.connect(path)
-    except OSError as error:
-        if error.errno is not None:
-            raise
-        place, _, name = path.rpartition("/")
-        directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            connection.connect(f"/proc/self/fd/{directory}/{name}")
-        finally:
-            os.close(directory)
