@@ -260,6 +260,7 @@ class Run(Process):
         if not self.pid:
             return  # it is told as soon as it begins
         if self.leaving_since is None:
+            trees.send((self.pid,), KILL)  # by its number too: just forked, it is in no group and no cgroup of its own
             trees.send_group(self.pid, KILL)
         if self.place is not None:
             self.jobs.cgroups.kill(self.place)
@@ -274,7 +275,8 @@ class Run(Process):
 
     def _processes(self) -> list[int]:
         if self.place is not None:
-            return self.jobs.cgroups.processes(self.place)
+            inside = self.jobs.cgroups.processes(self.place)
+            return inside if self.leaving_since is not None or self.pid in inside else [self.pid, *inside]
         marks = self.entries.marks(*MARKS)
         found = trees.family(self.pid, marks, gone=self.leaving_since is not None)
         if len(self.jobs.live) == 1 and self.leaving_since is not None:
