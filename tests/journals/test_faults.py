@@ -134,6 +134,26 @@ def test_a_file_that_may_not_be_written_is_said(tmp_path: Path):
             tmp_path.chmod(0o700)
 
 
+@pytest.mark.parametrize("ending", ["", "-wal"])
+def test_a_file_that_was_removed_takes_nothing_more_until_it_is_back(tmp_path: Path, ending: str):
+    journal = SqliteJournal(tmp_path / "journal.db", history=True)
+    journal.append(events_of(3))
+    journal.flush()
+    journal.look()
+    file, aside = tmp_path / f"journal.db{ending}", tmp_path / "aside"
+    file.rename(aside)
+    file.write_bytes(b"another")
+    with pytest.raises(JournalError, match=r"was removed, or another file is in its place.*put it back"):
+        journal.look()
+    journal.append(events_of(2, 4))
+    with pytest.raises(JournalError, match="put it back"):
+        journal.flush()
+    aside.rename(file)
+    journal.flush()
+    journal.close()
+    assert list(SqliteJournal(journal.path, readonly=True).read()) == events_of(5)
+
+
 # -- commits that fail, or seem to -------------------------------------------------------------------------
 
 

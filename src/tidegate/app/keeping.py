@@ -62,8 +62,9 @@ class Keeping:
         return next(iter(snapshot_numbers(self.path, self.journal.line)), 0)
 
     def tick(self, now: int) -> None:
-        """Small things that nobody waits for. Raises JournalError when the disk is full: then again later."""
+        """Small things that nobody waits for. Raises JournalError when it cannot be written: then again later."""
         self.ticks += 1
+        self.journal.look()
         self.journal.settle()
         if self.more_to_prune or self.ticks % PRUNE_EVERY == 0:
             self.more_to_prune = self.pruner.prune(now)
