@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.engines.kit import PYTHON, Key, Local, carrying, kill, wait_until_gone
+from tests.kit.live import until
 from tidegate.engines.local import link
 from tidegate.engines.local.cgroups import processes_in
 from tidegate.engines.local.engine import LocalEngine
@@ -277,26 +278,24 @@ def test_a_keeper_whose_files_are_tidied_away_is_found_and_followed(
     """By the next server it is found; by the next keeper its jobs are, and its ends are told."""
     place, mark = tmp_path / "keeper", f"mark-of-{tmp_path.name}-{os.getpid()}"
     first = servers()
-    unheard = first.launch(first.job("sh", "-c", "exit 9"))
-    first.end_of(unheard)
     running = first.launch(first.job("sh", "-c", "sleep 1000; true", mark))
     first.started(running)
+    unheard = first.launch(first.job("sh", "-c", "exit 9"))
+    wait_for_record(place / "record.1")
     keeper = first.keeper
     for name in removed:
         (place / name).unlink()
     kept = {"record.1": "record.2", "boot": "lock"}
-    first.wait_for(lambda: all((place / kept.get(name, name)).exists() for name in removed))
+    until(lambda: all((place / kept.get(name, name)).exists() for name in removed))
     drop(first)
     second = servers()
-    assert (second.keeper, second.look()) == (keeper, {running})
-    assert second.end_of(unheard).code == 9
-    assert second.run("true").outcome is Outcome.COMPLETED
-    drop(second)
+    assert (second.keeper, second.of(Inventory)[-1].running) == (keeper, (running,))
+    drop(second)  # before it has flushed what it heard
     kill(keeper)
     third = servers()
-    assert third.end_of(running).outcome is Outcome.LOST
+    assert (third.end_of(unheard).code, third.end_of(running).outcome) == (9, Outcome.LOST)
     assert carrying(mark) == []
-    assert third.end_of(unheard).code == 9
+    assert third.run("true").outcome is Outcome.COMPLETED
 
 
 def test_one_keeper_a_home(servers: Servers, tmp_path: Path) -> None:
