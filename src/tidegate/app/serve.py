@@ -170,6 +170,9 @@ class Server:
             self.keeping.tick(self.clock.last)
         except JournalError as error:
             self.set_trouble(error)
+        else:
+            if not self.loop.unsafe:
+                self.clear_trouble()
         self.aio.call_later(SETTLE_S, self.tick)
 
     def stop(self, with_keeper: bool) -> None:
@@ -178,20 +181,26 @@ class Server:
 
     def turn(self) -> bool:
         """A journal that cannot be written stops nothing but the acknowledging: the same flush is tried again."""
+        was_unsafe = self.loop.unsafe
         try:
             going = self.loop.turn()
         except JournalError as error:
             self.set_trouble(error)
             return self.clock.wait(self.clock.now() + RETRY_FLUSH_MS)
-        if self.trouble is not None:
-            say("the journal can be written again")
-            self.trouble = None
+        if was_unsafe:
+            self.clear_trouble()
         return going
 
     def set_trouble(self, error: JournalError) -> None:
         if self.trouble is None:
             say(f"nothing is taken until the journal can be written: {error}")
         self.trouble = Refused(f"the journal cannot be written: {error}", "wishes are taken again when that is mended")
+
+    def clear_trouble(self) -> None:
+        """Said by whoever has just written, or found that it could: while there is trouble nothing else is taken in."""
+        if self.trouble is not None:
+            say("the journal can be written again")
+            self.trouble = None
 
     def before_wait(self) -> None:
         """The engine may have come by another connection."""
