@@ -71,7 +71,9 @@ def test_answers_are_what_the_document_says(client: Client) -> None:
         "/v1/status": api.StatusBody, f"/v1/wait?job={job}": api.WaitBody,
     }  # fmt: skip
     for path, body in checks.items():
-        msgspec.json.decode(client.raw("GET", path), type=body)
+        answer = client.ask("GET", path)
+        assert list(answer) == list(body.__struct_encode_fields__), "every field is always there"
+        msgspec.convert(answer, type=body)
     msgspec.json.decode(client.raw("POST", f"/v1/jobs/{job}/cancel", {}), type=api.DoneBody)
 
 
@@ -121,8 +123,8 @@ def test_a_batch_has_an_answer_for_each(client: Client) -> None:
     [
         ({}, "nothing to run"),
         ({"command": ["x"], "cpu": 1}, "unknown field `cpu`"),
-        ({"command": ["x"], "cpus": -1}, ">= 0"),
-        ({"command": "x"}, "Expected `array`"),
+        ({"command": ["x"], "cpus": -1}, "cpus: expected `float` >= 0"),
+        ({"command": "x"}, "command: expected `array`"),
         ({"command": ["x\0"]}, "zero octet"),
         ({"command": ["x"], "cwd": "here"}, "not absolute"),
         ({"command": ["x"], "array": "5-1"}, "ends before it begins"),
@@ -134,6 +136,7 @@ def test_a_batch_has_an_answer_for_each(client: Client) -> None:
         ({"command": ["x"], "gpu_model": "h100"}, "ask for gpus too"),
         ({"command": ["x"], "pool": "moon"}, "there is no pool 'moon'"),
         ({"command": ["x"], "gpus": 1}, "no node of pool"),
+        ({"command": ["x"], "cpus": 12.5, "memory_mib": 4}, "12.5 cpus, 4 MiB memory can never fit"),
         ({"script": "echo"}, "begin it with a line such as #!/bin/sh"),
         ({"command": ["x"], "deadline_ms": 1}, "deadline"),
         ({"command": ["x"], "resources": {"cpus": 1}}, "use the field for cpus"),
@@ -157,6 +160,41 @@ def test_hold_release_cancel(client: Client) -> None:
     assert client.wait(job)["rows"][0]["state"] == "CANCELLED"
     status, text = refused(client, "POST", f"/v1/jobs/{job}/cancel", {})
     assert (status, "has ended: CANCELLED" in text) == (409, True)
+
+
+def test_jobs_are_chosen_by_several_states(client: Client) -> None:
+    held = client.submit("true", held=True, queue="chosen")
+    gone = client.submit("true", held=True, queue="chosen")
+    done = client.submit("true", expected_ms=1, queue="chosen")
+    client.ask("POST", f"/v1/jobs/{gone}/cancel", {})
+    client.wait(gone, done)
+
+    def found(states: str, **query: Any) -> list[int]:
+        return sorted(row["id"] for row in client.rows(state=states, queue="chosen", **query))
+
+    assert found("held,running") == [held]
+    assert found("held,cancelled", all=1) == [held, gone]
+    assert found("cancelled,completed,failed", all=1) == [gone, done]
+    assert found("running,waiting", all=1) == []
+    text = client.raw("GET", "/v1/jobs?state=held,running&queue=chosen", headers={"Accept": "text/plain"}).decode()
+    assert [line.split()[0] for line in text.splitlines()[1:]] == [str(held)]
+    assert "use: HELD, WAITING" in refused(client, "GET", "/v1/jobs?state=held,well")[1]
+    client.ask("POST", f"/v1/jobs/{held}/cancel", {})
+
+
+def test_a_task_that_is_not_there_is_said(client: Client) -> None:
+    alone = client.submit("true", expected_ms=1)
+    array = client.submit("true", array="4-8:2", expected_ms=1)
+    client.wait(alone, array)
+    for path in (f"/v1/jobs/{array}?index=5", f"/v1/jobs/{array}/log?index=5", f"/v1/wait?job={alone},{array}_5"):
+        assert refused(client, "GET", path) == (
+            404,
+            f"404: job {array} has no task 5; name one of its own, from 4 to 8",
+        )
+    for path in (f"/v1/jobs/{alone}?index=1", f"/v1/wait?job={alone}_1"):
+        assert "is no array" in refused(client, "GET", path)[1]
+    assert "say which of its tasks" in refused(client, "GET", f"/v1/jobs/{array}/log")[1]
+    assert client.raw("GET", f"/v1/jobs/{array}/log?index=6") == b""
 
 
 def test_nodes_drain_and_resume(client: Client) -> None:

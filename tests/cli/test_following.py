@@ -99,6 +99,11 @@ def test_logs_says_when_there_is_nothing_yet(server: FakeServer, tide: Tide, tmp
     server.on("job", job(12, "WAITING", stdout=str(tmp_path / "none")))
     done = tide("logs", 12)
     assert (done.returncode, done.stdout, "has not started" in done.stderr) == (0, "", True)
+    server.on("job", job(12, "FAILED", exit_code=126, reason="cannot open it", stdout=str(tmp_path / "none")))
+    done = tide("logs", 12)
+    assert done.stderr == "tide: nothing was written; job 12 failed (exit 126, cannot open it)\n"
+    server.on("job", job(12, "RUNNING", stdout=str(tmp_path / "none")))
+    assert tide("logs", 12).stderr == "tide: nothing is written yet; tide logs -f 12 waits for it\n"
     started, rest = row(12, index=2), row(12, "WAITING", indices="3-9", tasks=7)
     for tasks, first in (([started, rest], 2), ([rest], 3), ([], 3)):
         server.on("job", job(12, "RUNNING", indices="3-9", tasks=7, array=tasks))
@@ -175,7 +180,7 @@ def test_what_went_into_a_pipe_is_not_read(server: FakeServer, tide: Tide, tmp_p
     os.mkfifo(tmp_path / "pipe")
     server.on("job", job(12, "COMPLETED", stdout=str(tmp_path / "pipe")))
     done = tide("logs", 12)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"tide: {tmp_path}/pipe keeps nothing to read\n")
 
 
 def test_wait_tells_how_jobs_ended(server: FakeServer, tide: Tide):

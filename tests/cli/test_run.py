@@ -162,6 +162,7 @@ def test_one_place_for_both_is_one_file(running: Job, begin: Callable[..., "subp
         ("TIMED_OUT", {"signal": 15, "reason": "limit 2h"}, 143, "tide: job 12 timed out (signal 15, limit 2h)\n"),
         ("OUT_OF_MEMORY", {"signal": 9}, 137, "tide: job 12 out of memory (signal 9)\n"),
         ("CANCELLED", {}, 1, "tide: job 12 cancelled\n"),
+        ("FAILED", {"exit_code": 127, "reason": "no x"}, 127, "tide: job 12 failed (exit 127, no x)\n"),
     ],
 )
 def test_other_ends_are_said(running: Job, tide: Tide, state: str, facts: dict[str, Any], code: int, said: str):
@@ -261,6 +262,14 @@ def test_who_waits_is_told_why(running: Job, terminal: Callable[..., Terminal]):
 def test_a_bar_shows_how_far_it_is(running: Job, terminal: Callable[..., Terminal]):
     screen = terminal("wait", "12")
     screen.read_until("0 of 1 ended, 1 running")
+    running.end("COMPLETED")
+    screen.read_until("job 12 completed")
+    assert screen.process.wait(WITHIN_S) == 0
+
+
+def test_a_bar_stays_on_its_line(running: Job, terminal: Callable[..., Terminal]):
+    screen = terminal("wait", "12", columns=42)
+    screen.read_until("[..............................] 0 of 1 …\x1b[K")
     running.end("COMPLETED")
     screen.read_until("job 12 completed")
     assert screen.process.wait(WITHIN_S) == 0

@@ -40,6 +40,7 @@ class LiveClock:
         self.steady = steady
         self.stopping = False
         self.woken = False  # there is something for the next turn: waiting is only a look at the sockets
+        self.waiting = False
         self.before_wait: Callable[[], object] = bool
         self.last = max(not_before, int(wall() * 1000))
         self.behind_ms = self.last - int(wall() * 1000)  # how far the machine's clock is behind ours
@@ -62,6 +63,7 @@ class LiveClock:
         if self.stopping:
             return False
         self.before_wait()
+        self.waiting = True
         delay_ms = WAITED_MAX_MS if until is None else min(until - self.now(), WAITED_MAX_MS)
         if delay_ms <= 0 or self.woken:
             self.aio.call_soon(self.aio.stop)
@@ -70,13 +72,14 @@ class LiveClock:
             timer = self.aio.call_later(delay_ms / 1000, self.aio.stop)
             self.aio.run_forever()
             timer.cancel()
-        self.woken = False
+        self.waiting = self.woken = False
         return not self.stopping
 
     def wake(self) -> None:
-        """Ends the wait when what is ready now has been dealt with."""
+        """Ends the wait when what is ready now has been dealt with. While asyncio runs for another reason, such as
+        to begin to listen, the next wait is short instead."""
         self.woken = True
-        if self.aio.is_running():
+        if self.waiting:
             self.aio.stop()
 
     def stop(self) -> None:

@@ -37,7 +37,7 @@ class PastRows:
     limit: int
     user: str = ""
     queue: str = ""
-    state: str = ""
+    states: frozenset[str] = frozenset()
     tasks: Tasks | None = None
 
 
@@ -197,10 +197,8 @@ class Past:
             body.running += state.running
             body.failed += self.history.failed(job_id) if state.failed else 0
 
-    def log(self, world: World, job_id: int, index: int, stream: str, offset: int) -> bytes:
+    def log(self, job: Job, index: int, stream: str, offset: int) -> bytes:
         """Of a file in the home only: what a job writes elsewhere is read there, with its reader's own rights."""
-        job = world.jobs.get(job_id) or self.history.job(job_id)
-        assert job is not None, "the caller has seen it"
         path = Path(outputs_of(str(self.home), job, index, 1)[stream == "stderr"])
         if not path.is_relative_to(self.home):
             raise RefusedError(409, f"the job writes to {path}", "read it there")
@@ -233,33 +231,33 @@ class Past:
 
 def chosen(history: History, wish: PastRows) -> Iterator[Ending]:
     """Newest first, page by page."""
-    try:
-        state = Outcome(wish.state.lower()) if wish.state else None
-    except ValueError:
-        return  # the state of something live: nothing that ended is in it
+    ends = [Outcome(state.lower()) for state in sorted(wish.states) if state in states.OVER]
+    if wish.states and not ends:
+        return  # nothing that ended is in the state of something live
     if wish.tasks is not None:
         for job in reversed(wish.tasks.jobs):
             for ending in reversed(final_endings(history, job)):
-                if wish.tasks.wants_any(job, ending.indices) and is_wanted(ending, wish, state):
+                if wish.tasks.wants_any(job, ending.indices) and is_wanted(ending, wish, ends):
                     yield ending
         return
+    one = ends[0] if len(ends) == 1 else None  # which the history finds by an index; several are picked here
     before: int | None = None
     below: int | None = None
     while True:
         page = history.recent(
-            PAGE, user=wish.user or None, queue=wish.queue or None, state=state, before=before, below=below
+            PAGE, user=wish.user or None, queue=wish.queue or None, state=one, before=before, below=below
         )
-        yield from page
+        yield from [ending for ending in page if is_wanted(ending, wish, ends)]
         if len(page) < PAGE:
             return
         before, below = page[-1].end_ms + 1, page[-1].row
 
 
-def is_wanted(ending: Ending, wish: PastRows, state: Outcome | None) -> bool:
+def is_wanted(ending: Ending, wish: PastRows, ends: Sequence[Outcome]) -> bool:
     spec = ending.job.spec
     if wish.user and spec.user != wish.user:
         return False
-    return (not wish.queue or spec.queue == wish.queue) and (state is None or ending.outcome is state)
+    return (not wish.queue or spec.queue == wish.queue) and (not ends or ending.outcome in ends)
 
 
 def all_endings(history: History, job: int) -> Iterator[Ending]:

@@ -54,7 +54,7 @@ class Look:
 
     now: int
     width: int = 80
-    state: str = ""  # only what is in this state
+    states: frozenset[str] = frozenset()  # only what is in one of them; none: all
     is_coloured: bool = False
 
 
@@ -86,7 +86,7 @@ class QueueTable:
         unknown = [job for job in jobs if job.id not in lines]
         if unknown:
             made: dict[int, list[Line]] = {}
-            for row in live_rows(self.world, unknown):
+            for row in live_rows(self.world, unknown, named=False):
                 made.setdefault(row.id, []).append(line_of(row))
             lines.update({job: tuple(of_job) for job, of_job in made.items()})
         return written([line for job in jobs for line in lines[job.id]], look)
@@ -98,11 +98,11 @@ def text_of(rows: Sequence[JobRow], look: Look) -> bytes:
 
 def written(lines: Sequence[Line], look: Look) -> bytes:
     """Nothing, where there is nothing to show."""
-    ages, width, state = Ages(look.now), look.width, look.state
+    ages, width, states_shown = Ages(look.now), look.width, look.states
     head, colours = HEADER + TAIL, COLOURS if look.is_coloured else {}
     out = [f"\x1b[1m{head[:width]}\x1b[0m" if look.is_coloured else head[:width]]
     for before, since, after, is_in in lines:
-        if state and state != is_in:
+        if states_shown and is_in not in states_shown:
             continue
         line = f"{before} {ages[since] if since >= 0 else age(-since - 1):>6}  {after}"[:width]
         colour = colours.get(is_in)

@@ -35,6 +35,9 @@ GC_EVERY = 200_000
 RETRY_FLUSH_MS = 1000
 DEFAULT_POLICY = "tide"
 BACKLOG = 1024
+PRIVATE_UMASK = 0o066
+"""For what the server and its keeper write: the journal has what people submitted, their environments with it. Folders
+can be passed through, so that users come to their own output. A job has the umask it was submitted with."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +56,7 @@ class ServeWish:
 
 def serve(options: Any) -> int:
     """`tide up`. With --detach in the background; else serves until it is told to stop."""
+    os.umask(PRIVATE_UMASK)
     if options.detach:
         from tidegate.app.detach import detach
 

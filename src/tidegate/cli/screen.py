@@ -21,15 +21,15 @@ COLOURS = {
 }  # fmt: skip
 
 
-def width() -> int:
-    """Columns of the screen; 0: nobody's screen, so as wide as it needs."""
-    if not sys.stdout.isatty():
+def width(out: int = 1) -> int:
+    """Columns of the screen that `out` goes to; 0: nobody's screen, so as wide as it needs."""
+    if not os.isatty(out):
         return 0
     told = os.environ.get("COLUMNS", "")
     if told.isascii() and told.isdigit() and len(told) < 5:
         return max(WIDTH_MIN, int(told))
     try:
-        columns = os.get_terminal_size(1).columns
+        columns = os.get_terminal_size(out).columns
     except OSError:
         columns = 0
     return max(WIDTH_MIN, columns) if columns else WIDTH_USUAL

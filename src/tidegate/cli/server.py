@@ -201,8 +201,8 @@ class Server:
             raise BrokenError(
                 f"the server at {self.place} refused with HTTP {answer.status} and did not say why; {self.place.look()}"
             ) from None
-        if answer.status == 503:
-            busy = BusyError(503, what, cure)
+        if answer.status in {429, 503}:
+            busy = BusyError(answer.status, what, cure)
             after = answer.headers.get("retry-after", "")
             busy.wait_s = float(after) if after.isascii() and after.isdigit() and len(after) < 6 else 1.0
             raise busy

@@ -26,6 +26,10 @@ class Body(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """An unknown field in a request is a mistake of the client, and said so."""
 
 
+class Whole(Body, omit_defaults=False):
+    """An answer whose every field is always there: scripts count on it."""
+
+
 class AfterBody(Body):
     job: Annotated[int, Meta(ge=1)]
     kind: str = "ok"  # ok, any, fail
@@ -120,17 +124,14 @@ class NodeActionBody(Body):
 
 class DoneBody(Body):
     done: bool  # false: it was so already
-    note: str = ""
 
 
 class StopBody(Body):
     keeper: bool = False  # the keeper too, unless jobs run
 
 
-class JobRow(Body, omit_defaults=False, rename={"klass": "class"}):
-    """Every field is always there: scripts count on it.
-
-    One job, or one task of an array. An array's tasks that have not started share one row: `tasks` of them."""
+class JobRow(Whole, rename={"klass": "class"}):
+    """One job, or one task of an array. An array's tasks that have not started share one row: `tasks` of them."""
 
     id: int
     state: str  # held, waiting, starting, running, ending, or how it ended
@@ -162,12 +163,12 @@ class JobRow(Body, omit_defaults=False, rename={"klass": "class"}):
     tags: dict[str, str] = {}
 
 
-class JobsBody(Body):
+class JobsBody(Whole):
     jobs: list[JobRow]
     more: bool = False  # there are more than were asked for
 
 
-class JobBody(JobRow, omit_defaults=False, rename={"klass": "class"}):
+class JobBody(JobRow, rename={"klass": "class"}):
     """Everything about one job, with its tasks that have started where it is an array."""
 
     command: list[str] = []
@@ -186,7 +187,7 @@ class JobBody(JobRow, omit_defaults=False, rename={"klass": "class"}):
     array: list[JobRow] = []
 
 
-class WaitBody(Body):
+class WaitBody(Whole):
     """Answered when more of the jobs have ended than `ended` said, or time is up."""
 
     total: int
@@ -196,7 +197,7 @@ class WaitBody(Body):
     rows: list[JobRow] = []  # with all of them ended: how
 
 
-class NodeRow(Body):
+class NodeRow(Whole):
     name: str
     pool: str
     state: str
@@ -207,12 +208,12 @@ class NodeRow(Body):
     jobs: int = 0
 
 
-class NodesBody(Body):
+class NodesBody(Whole):
     nodes: list[NodeRow]
     declared: bool = False  # not measured: named on the command line, on this one machine
 
 
-class StatusBody(Body):
+class StatusBody(Whole):
     version: str
     pid: int
     home: str
@@ -252,7 +253,7 @@ JOB_FILTER = (
     ("all", "1: ended ones too"),
     ("user", "of this user; `me`: of whoever asks"),
     ("queue", "of this queue"),
-    ("state", "in this state"),
+    ("state", "in one of these states, separated by commas"),
     ("job", "these only: 12 or 12_5, separated by commas"),
     ("limit", "at most so many rows; left out: all"),
 )
