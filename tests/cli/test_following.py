@@ -4,35 +4,17 @@ import json
 import os
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import TIDE, Tide
+from tests.cli.conftest import TIDE, Begin, Tide
 from tests.kit.fake_server import Asked, FakeServer, Problem, Raw, job, row, until, waited
 from tidegate.cli.client import Client, Place
 from tidegate.cli.server import NEVER, Server
 from tidegate.cli.wait import wait_for
 from tidegate.wire import api
-
-Begin = Callable[..., "subprocess.Popen[bytes]"]
-
-
-@pytest.fixture
-def begin(env: dict[str, str]) -> Iterator[Begin]:
-    """Starts `tide WORDS` and leaves it running; ended at the latest with the test."""
-    begun: list[subprocess.Popen[bytes]] = []
-
-    def start(*words: object) -> "subprocess.Popen[bytes]":
-        process = subprocess.Popen([*TIDE, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
-        begun.append(process)
-        return process
-
-    yield start
-    for process in begun:
-        process.kill()
-        process.communicate()
 
 
 class Life:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import TIDE, Tide
+from tests.cli.conftest import TIDE, Begin, Tide
 from tests.kit.fake_server import Asked, FakeServer, Problem, job, row, until, waited
 from tidegate.wire import api
 
@@ -68,22 +68,6 @@ def running(server: FakeServer, tmp_path: Path) -> Iterator[Job]:
     found = Job(server, tmp_path)
     yield found
     found.closing = True
-
-
-@pytest.fixture
-def begin(env: dict[str, str]) -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
-    begun: list[subprocess.Popen[bytes]] = []
-
-    def start(*words: str, **how: Any) -> "subprocess.Popen[bytes]":
-        errors = how.get("stderr", subprocess.PIPE)
-        process = subprocess.Popen([*TIDE, *words], env=env, stdout=subprocess.PIPE, stderr=errors)
-        begun.append(process)
-        return process
-
-    yield start
-    for process in begun:
-        process.kill()
-        process.communicate()
 
 
 class Terminal:
@@ -146,7 +130,7 @@ def test_output_and_errors_stay_apart(running: Job, tide: Tide):
     assert (body.command, body.cpus, body.stderr, body.stdout) == (["sh", "-c", "exit 75"], 2, "-", "")
 
 
-def test_one_place_for_both_is_one_file(running: Job, begin: Callable[..., "subprocess.Popen[bytes]"]):
+def test_one_place_for_both_is_one_file(running: Job, begin: Begin):
     running.out.write_text("both\n")
     running.end("COMPLETED", exit_code=0)
     process = begin("run", "true", stderr=subprocess.STDOUT)
@@ -183,9 +167,7 @@ def test_a_refused_submission(server: FakeServer, tide: Tide):
     assert (done.returncode, done.stderr) == (1, "tide: no node has 900 cpus; ask for at most 8\n")
 
 
-def test_output_comes_while_it_runs_and_while_the_server_is_away(
-    running: Job, begin: Callable[..., "subprocess.Popen[bytes]"]
-):
+def test_output_comes_while_it_runs_and_while_the_server_is_away(running: Job, begin: Begin):
     process = begin("run", "--", "x")
     assert process.stdout is not None
     running.out.write_text("one\n")
@@ -200,7 +182,7 @@ def test_output_comes_while_it_runs_and_while_the_server_is_away(
     assert (process.returncode, output, errors) == (0, b"", b"")
 
 
-def test_sigterm_cancels(running: Job, begin: Callable[..., "subprocess.Popen[bytes]"]):
+def test_sigterm_cancels(running: Job, begin: Begin):
     process = begin("run", "--", "x")
     running.server.wait_for(lambda asked: any(one.route == "wait" for one in asked))
     process.send_signal(signal.SIGTERM)
@@ -210,9 +192,7 @@ def test_sigterm_cancels(running: Job, begin: Callable[..., "subprocess.Popen[by
     assert len(running.server.said("cancel")) == 1
 
 
-def test_a_server_that_is_away_hears_of_it_when_it_is_back(
-    running: Job, begin: Callable[..., "subprocess.Popen[bytes]"]
-):
+def test_a_server_that_is_away_hears_of_it_when_it_is_back(running: Job, begin: Begin):
     process = begin("run", "--", "x")
     running.server.wait_for(lambda asked: any(one.route == "wait" for one in asked))
     running.server.stop()

@@ -1,4 +1,4 @@
-"""The clock of the live loop: time that never goes back, and waits that end when something is there."""
+"""The live clock: it never goes back, whatever the machine's does, and it stops only its own waiting."""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ from tidegate.api.live import LiveClock
 
 
 class Machine:
-    """The two clocks of a machine, in seconds."""
+    """A wall clock that may be set, and the time that really passes."""
 
     def __init__(self) -> None:
-        self.wall_s = 1000.0
-        self.steady_s = 0.0
+        self.wall_s = 1_000.0
+        self.steady_s = 50.0
 
-    def passes(self, seconds: float) -> None:
+    def pass_s(self, seconds: float) -> None:
         self.wall_s += seconds
         self.steady_s += seconds
 
@@ -27,44 +27,52 @@ def aio() -> Iterator[asyncio.AbstractEventLoop]:
     loop.close()
 
 
-def test_a_clock_that_was_put_back_goes_on_from_where_it_was(aio: asyncio.AbstractEventLoop) -> None:
+def clock_of(aio: asyncio.AbstractEventLoop, machine: Machine, not_before: int = 0) -> LiveClock:
+    return LiveClock(aio, not_before, wall=lambda: machine.wall_s, steady=lambda: machine.steady_s)
+
+
+def test_a_clock_that_steps_back_goes_on_as_time_passes(aio: asyncio.AbstractEventLoop):
     machine = Machine()
-    clock = LiveClock(aio, 0, lambda: machine.wall_s, lambda: machine.steady_s)
+    clock = clock_of(aio, machine)
     assert clock.now() == 1_000_000
     machine.wall_s -= 600
-    machine.passes(2)
-    assert (clock.now(), clock.behind_ms) == (1_002_000, 600_000)
-    machine.passes(3)
-    assert clock.now() == 1_005_000
-    machine.wall_s += 700
-    assert (clock.now(), clock.behind_ms) == (1_105_000, 0)
+    assert (clock.now(), clock.behind_ms) == (1_000_000, 600_000)
+    for _ in range(12):
+        machine.pass_s(0.25)
+        clock.now()
+    assert (clock.now(), clock.behind_ms) == (1_003_000, 600_000)
+    machine.wall_s += 400  # somebody sets it forward again, part of the way and then all of it
+    assert (clock.now(), clock.behind_ms) == (1_003_000, 200_000)
+    machine.wall_s += 205
+    assert (clock.now(), clock.behind_ms) == (1_008_000, 0)
 
 
-def test_a_clock_begins_no_earlier_than_the_journal_ends(aio: asyncio.AbstractEventLoop) -> None:
+def test_a_server_starts_no_earlier_than_its_journal_ends(aio: asyncio.AbstractEventLoop):
     machine = Machine()
-    clock = LiveClock(aio, 2_000_000, lambda: machine.wall_s, lambda: machine.steady_s)
-    machine.passes(5)
-    assert clock.now() == 2_005_000
+    clock = clock_of(aio, machine, not_before=2_000_000)
+    assert clock.behind_ms == 1_000_000
+    machine.pass_s(2)
+    assert clock.now() == 2_002_000
 
 
-def test_a_wait_ends_when_something_is_there(aio: asyncio.AbstractEventLoop) -> None:
+def test_waking_ends_a_wait(aio: asyncio.AbstractEventLoop):
     clock = LiveClock(aio)
     aio.call_soon(clock.wake)
     assert clock.wait(None)
     clock.wake()
-    assert clock.wait(None), "what came before the wait ends it too"
-    aio.call_soon(clock.stop)
-    assert not clock.wait(None)
+    assert clock.wait(None), "what came between two waits is seen by the next"
 
 
-def test_what_comes_while_the_server_begins_to_listen_does_not_stop_that(aio: asyncio.AbstractEventLoop) -> None:
+def test_waking_does_not_end_what_others_do_with_the_loop(aio: asyncio.AbstractEventLoop):
+    """The keeper may speak while the server only begins to listen."""
     clock = LiveClock(aio)
 
-    async def listen() -> str:
-        clock.wake()
+    async def listening() -> str:
         done = aio.create_future()
-        aio.call_soon(done.set_result, "listening")
-        return str(await done)
+        aio.call_soon(clock.wake)
+        aio.call_soon(aio.call_soon, done.set_result, "it listens")
+        said: str = await done
+        return said
 
-    assert aio.run_until_complete(listen()) == "listening"
-    assert clock.wait(None), "and the next wait is short"
+    assert aio.run_until_complete(listening()) == "it listens"
+    assert clock.wait(None)

@@ -5,22 +5,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-SYSTEM_HOME = Path("/var/lib/tidegate")
-
 
 class HomeError(Exception):
     """The directory cannot be used as a home; the message says what to do."""
-
-
-def default_home() -> Path:
-    """`TIDEGATE_HOME`; else root serves the machine, and anybody else themselves."""
-    named = os.environ.get("TIDEGATE_HOME")
-    if named:
-        return Path(named)
-    if os.getuid() == 0:
-        return SYSTEM_HOME
-    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(data) / "tidegate"
 
 
 class Home:
