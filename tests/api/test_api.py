@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from tests.kit.live import Client, LiveServer, RefusedError
+from tests.api.schema import mistakes
+from tests.kit.live import Client, LiveServer, RefusedError, until
+from tidegate.api.follow import SUBSCRIBERS_MAX
 from tidegate.wire import api
 from tidegate.wire.sockets import reach
 
@@ -64,17 +65,58 @@ def test_the_openapi_document_is_the_table_of_routes(client: Client) -> None:
 
 
 def test_answers_are_what_the_document_says(client: Client) -> None:
-    """Decoded strictly: an unknown or a missing field would be an error."""
-    job = client.submit("true", cpus=1, expected_ms=HOUR_MS)
-    checks: dict[str, type[api.Body]] = {
+    """Every call that answers with JSON is made, and each answer is held to the document that was served."""
+    document = client.ask("GET", "/v1/openapi.json")
+    job = client.submit("true", array="0-3%1", expected_ms=HOUR_MS, held=True, retry={"times": 2}, tags={"a": "b"})
+    other, done = client.submit("true", held=True), client.submit("true", expected_ms=1)
+    client.wait(done)
+    bodies = {"submit": {"command": ["true"], "expected_ms": 1}, "submit_many": {"jobs": [{"command": []}]}}
+    queries = {"wait": f"?job={done},{job}_1", "jobs": "?all=1"}
+    called = set()
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            name = operation["operationId"]
+            content = operation["responses"]["200"].get("content")
+            if content is None or name == "stop":
+                continue
+            where = path.format(job=other if name == "cancel" else job, node="node3") + queries.get(name, "")
+            answer = client.ask(method.upper(), where, bodies.get(name, {}) if method == "post" else None)
+            assert mistakes(answer, content["application/json"]["schema"], document) == [], name
+            called.add(name)
+    assert called == {route.name for route in api.ROUTES if route.answer is not None} - {"stop"}
+    client.ask("POST", f"/v1/jobs/{job}/cancel", {})
+    refusal = document["paths"]["/v1/jobs"]["post"]["responses"]["default"]["content"]["application/json"]["schema"]
+    with pytest.raises(RefusedError) as caught:
+        client.ask("POST", "/v1/jobs", {})
+    assert mistakes(caught.value.body, refusal, document) == []
+
+
+def test_every_field_of_an_answer_is_always_there(client: Client) -> None:
+    job = client.submit("true", cpus=1, expected_ms=1)
+    bodies: dict[str, type[api.Body]] = {
         "/v1/jobs": api.JobsBody, f"/v1/jobs/{job}": api.JobBody, "/v1/nodes": api.NodesBody,
         "/v1/status": api.StatusBody, f"/v1/wait?job={job}": api.WaitBody,
     }  # fmt: skip
-    for path, body in checks.items():
-        answer = client.ask("GET", path)
-        assert list(answer) == list(body.__struct_encode_fields__), "every field is always there"
-        msgspec.convert(answer, type=body)
-    msgspec.json.decode(client.raw("POST", f"/v1/jobs/{job}/cancel", {}), type=api.DoneBody)
+    for path, body in bodies.items():
+        assert list(client.ask("GET", path)) == list(body.__struct_encode_fields__), path
+
+
+def test_no_more_than_a_hundred_follow(server: LiveServer, client: Client) -> None:
+    followers = [server.client() for _ in range(SUBSCRIBERS_MAX)]
+    for follower in followers:
+        follower.connection.request("GET", "/v1/events")
+        assert follower.connection.getresponse().status == 200
+    assert refused(client, "GET", "/v1/events") == (503, "503: 100 others follow already; try again later")
+    for follower in followers:
+        follower.connection.close()
+    until(lambda: answered(server.client(), "/v1/events") == 200)
+
+
+def answered(client: Client, path: str) -> int:
+    client.connection.request("GET", path)
+    status = client.connection.getresponse().status
+    client.connection.close()
+    return status
 
 
 # -- submitting ----------------------------------------------------------------------------------------------
