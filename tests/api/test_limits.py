@@ -14,14 +14,19 @@ from tidegate.api.http import Connection, Request, Site
 from tidegate.api.words import problem
 
 WITHIN_S = 20
+ANN = Peer("ann")
+OK = b"HTTP/1.1 200 "
 
 
-def served(path: Path, handler: Callable[[Request], None], client: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def served(
+    path: Path, handler: Callable[[Request], None], client: Callable[[], Coroutine[Any, Any, None]],
+    peer: Peer = ANN,
+) -> None:  # fmt: skip
     """Runs the client against a server of this process."""
 
     async def both() -> None:
-        site = Site(handler, problem)
-        make = partial(Connection, site, lambda _: Peer("ann"))
+        site = Site(handler, problem, lambda token: Peer("bob" if token else ""))
+        make = partial(Connection, site, lambda _: peer)
         server = await asyncio.get_running_loop().create_unix_server(make, str(path))
         try:
             await asyncio.wait_for(client(), WITHIN_S)
@@ -45,14 +50,63 @@ def test_more_connections_than_there_may_be_are_refused(tmp_path: Path, monkeypa
         first[1].close()
         await first[1].wait_closed()
         second[1].write(b"GET / HTTP/1.1\r\n\r\n")
-        assert (await second[0].readline()).startswith(b"HTTP/1.1 200 ")
+        assert (await second[0].readline()).startswith(OK)
         again = await asyncio.open_unix_connection(str(path))
         again[1].write(b"GET / HTTP/1.1\r\n\r\n")
-        assert (await again[0].readline()).startswith(b"HTTP/1.1 200 "), "there is room again"
+        assert (await again[0].readline()).startswith(OK), "there is room again"
         for _, writer in (second, third, again):
             writer.close()
 
     served(path, lambda request: request.answer(200, b"{}"), client)
+
+
+def test_strangers_cannot_take_every_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "STRANGERS_MAX", 1)
+    path = tmp_path / "sock"
+
+    async def client() -> None:
+        first, second = [await asyncio.open_unix_connection(str(path)) for _ in range(2)]
+        assert (await second[0].read()).startswith(b"HTTP/1.1 503 ")
+        first[1].write(b"GET / HTTP/1.1\r\nAuthorization: x\r\n\r\n")
+        assert (await first[0].readline()).startswith(OK)
+        for _, writer in (first, second):
+            writer.close()
+
+    served(path, lambda request: request.answer(200, b"{}"), client, Peer.nobody())
+
+
+def test_nobodys_body_is_not_taken_in(tmp_path: Path) -> None:
+    path = tmp_path / "sock"
+
+    async def client() -> None:
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        writer.write(b"POST / HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 401 ")
+        writer.close()
+
+    served(path, lambda request: request.answer(200, b"{}"), client, Peer.nobody())
+
+
+def test_what_came_before_nonsense_is_answered_first(tmp_path: Path) -> None:
+    path = tmp_path / "sock"
+    asked: list[Request] = []
+
+    def later(request: Request) -> None:
+        asked.append(request)
+        asyncio.get_running_loop().call_later(0.05, request.answer, 200, request.target)
+
+    async def client() -> None:
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        writer.write(b"GET /one HTTP/1.1\r\n\r\nGET /two HTTP/1.1\r\n\r\nnonsense\r\n\r\n")
+        said = await reader.read()
+        assert [said.index(word) for word in (b"/one", b"/two", b" 400 ")] == sorted(
+            said.index(word) for word in (b"/one", b"/two", b" 400 ")
+        )
+        assert said.count(b"HTTP/1.1 ") == 3
+        writer.close()
+
+    served(path, later, client)
+    assert [request.target for request in asked] == [b"/one", b"/two"]
 
 
 def test_who_does_not_read_a_stream_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from tidegate.api.access import Access, Peer
+from tidegate.api.access import Access
 from tidegate.api.follow import EVENTS_KIND, SUBSCRIBERS_MAX, Stream, Streams, Waits
 from tidegate.api.http import TEXT, Request
 from tidegate.api.live import LiveInbox, Result, ToldJournal, Wish
@@ -97,10 +97,6 @@ class Service:
 
     def _answer(self, request: Request) -> None:
         (_, method, decoder), word = self._find(request)
-        if request.peer is Peer.nobody():
-            request.peer = self.access.of_token(request.headers.get(b"authorization", b""))
-        if not request.peer.user:
-            raise RefusedError(401, "nobody is asking", "send a token: Authorization: Bearer TOKEN")
         if decoder is None:
             method(request, word) if word else method(request)
         else:

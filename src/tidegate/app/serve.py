@@ -100,7 +100,7 @@ class Server:
         facts = Facts(self.about, lambda: self.clock.last, self.stop, lambda: self.trouble)
         self.service = Service(world, self.inbox, self.journal, self.past, self.access, facts)
         self.journal.watchers = self.service.watchers()
-        self.site = Site(self.service.handle, problem)
+        self.site = Site(self.service.handle, problem, self.access.of_token)
         self.clock.before_wait = self.before_wait
         self.watched_fd = -1
         self.with_keeper = False
