@@ -63,7 +63,7 @@ def test_each_is_refused_what_is_the_others(shared: LiveServer, tide: As):
         assert "may not manage the server" in tide(BOB, *managing.split()).stderr
     assert f'"user":"{ADA}"' not in tide(BOB, "events", "--after", 0, "--json").stdout
     assert f'"user":"{ADA}"' in tide(ADA, "events", "--after", 0, "--json").stdout
-    assert tide(ADA, "cancel", job).returncode == 0
+    assert tide(ADA, "cancel", job).returncode == 0, tide(0, "show", job).stdout
     assert tide(ADA, "wait", job).returncode == 1
     assert tide(ADA, "logs", job).stdout == "secret\n"
     assert tide(0, "show", job).returncode == 0, "root may"
@@ -85,6 +85,18 @@ def test_files_of_the_home_are_for_the_server(shared: LiveServer, tide: As):
         assert done.returncode == 1, words
         assert any(why in done.stderr for why in ("ermission denied", "cannot be opened"))
         assert "; " in done.stderr, "and what to do"
+
+
+@pytest.mark.parametrize("field", ["stdout", "stderr"])
+def test_nobody_reads_with_the_rights_of_the_server(shared: LiveServer, tide: As, field: str):
+    """An output that a user named may lie anywhere, in the home too."""
+    for path in (shared.home / "journal.db", f"{shared.home}/../../../etc/shadow", f"{shared.home}/output/0/1.out"):
+        option = "--output" if field == "stdout" else "--error"
+        job = int(tide(BOB, "submit", "--quiet", "--hold", option, path, "--", "true").stdout)
+        done = tide(BOB, "logs", job, *(["--stderr"] if field == "stderr" else []))
+        assert (done.returncode, done.stdout) == (1, ""), path
+        assert f"the job writes to {path}; read it there" in done.stderr
+        assert tide(BOB, "cancel", job).returncode == 0
 
 
 def test_a_token_is_for_one_user(shared: LiveServer, tide: As):

@@ -1,6 +1,7 @@
 """What is over: ended jobs, logs and old events. Long readings go to a thread, so that nobody waits for them."""
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from tidegate.model.history import Ending
 from tidegate.model.jobs import ANY_FAILURE, Cause, Job, Outcome, RetryRule
 from tidegate.wire import api, states
 from tidegate.wire.arrays import format_indices
-from tidegate.wire.outputs import outputs_of
+from tidegate.wire.outputs import OWN_FILE, outputs_of
 from tidegate.world.world import World
 
 LOG_MAX = 4 << 20
@@ -198,16 +199,20 @@ class Past:
             body.failed += self.history.failed(job_id) if state.failed else 0
 
     def log(self, job: Job, index: int, stream: str, offset: int) -> bytes:
-        """Of a file in the home only: what a job writes elsewhere is read there, with its reader's own rights."""
-        path = Path(outputs_of(str(self.home), job, index, 1)[stream == "stderr"])
-        if not path.is_relative_to(self.home):
+        """Of the file that the server chose only: one that the user named is read there, with its reader's own rights,
+        and never with those of the server, wherever it may be.
+        """
+        path = outputs_of(str(self.home), job, index, 1)[stream == "stderr"]
+        if is_named(job, stream):
             raise RefusedError(409, f"the job writes to {path}", "read it there")
         try:
-            with path.open("rb") as file:
-                file.seek(offset)
-                return file.read(LOG_MAX)
+            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             return b""
+        try:
+            return os.pread(file, LOG_MAX, offset) if offset < os.fstat(file).st_size else b""
+        finally:
+            os.close(file)
 
     # -- events ------------------------------------------------------------------------------------------
 
@@ -272,6 +277,14 @@ def all_endings(history: History, job: int) -> Iterator[Ending]:
 
 def final_endings(history: History, job: int) -> list[Ending]:
     return [ending for ending in all_endings(history, job) if ending.final]
+
+
+def is_named(job: Job, stream: str) -> bool:
+    """Whether the user said where this output goes."""
+    work = job.spec.work
+    if work is None or work.stderr == OWN_FILE:
+        return work is not None and stream == "stdout" and bool(work.stdout)
+    return bool(work.stderr if stream == "stderr" and work.stderr else work.stdout)
 
 
 # -- rows ----------------------------------------------------------------------------------------------------
