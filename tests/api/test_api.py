@@ -168,6 +168,8 @@ def test_a_batch_has_an_answer_for_each(client: Client) -> None:
         ({"command": ["x"], "cpus": -1}, "cpus: expected `float` >= 0"),
         ({"command": "x"}, "command: expected `array`"),
         ({"command": ["x\0"]}, "zero octet"),
+        ({"command": [""]}, "nothing to run"),
+        ({"command": ["x"], "notify": "a\0b"}, "zero octet"),
         ({"command": ["x"], "cwd": "here"}, "not absolute"),
         ({"command": ["x"], "array": "5-1"}, "ends before it begins"),
         ({"command": ["x"], "after": [{"job": 1, "kind": "maybe"}]}, "use ok, any or fail"),
@@ -237,6 +239,7 @@ def test_a_task_that_is_not_there_is_said(client: Client) -> None:
         assert "is no array" in refused(client, "GET", path)[1]
     assert "say which of its tasks" in refused(client, "GET", f"/v1/jobs/{array}/log")[1]
     assert client.raw("GET", f"/v1/jobs/{array}/log?index=6") == b""
+    assert client.raw("GET", f"/v1/jobs/{alone}/log?offset=999999999999999999") == b""
 
 
 def test_nodes_drain_and_resume(client: Client) -> None:
