@@ -83,7 +83,7 @@ def test_files_of_the_home_are_for_the_server(shared: LiveServer, tide: As):
     for words in (("backup", "/tmp/x.tide"), ("token", "list"), ("token", "add", "x"), ("up",)):
         done = tide(BOB, *words)
         assert done.returncode == 1, words
-        assert any(why in done.stderr for why in ("ermission denied", "cannot be opened"))
+        assert any(why in done.stderr for why in ("ermission denied", "cannot be opened", "another user"))
         assert "; " in done.stderr, "and what to do"
 
 
@@ -108,3 +108,14 @@ def test_a_token_is_for_one_user(shared: LiveServer, tide: As):
     assert "may not manage" in tide(BOB, "down", **by_tcp).stderr
     with pytest.raises(ValueError, match="there is no user 'nobody-at-all'"):
         add(str(shared.home), "x", "nobody-at-all")
+
+
+def test_root_serves_no_home_of_somebody_else(tide: As, tmp_path: Path):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, ADA, ADA)
+    done = tide(0, "up", "--home", theirs)
+    assert (done.returncode, done.stderr) == (
+        1, f"tide: {theirs} belongs to another user; name one of your own with --home\n",
+    )  # fmt: skip
+    assert list(theirs.iterdir()) == []

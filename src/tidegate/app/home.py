@@ -26,8 +26,8 @@ class Home:
         try:
             for folder in (self.path, self.path / "output"):
                 folder.mkdir(mode=mode, parents=True, exist_ok=True)
-                if folder.stat().st_uid == os.getuid():
-                    folder.chmod(mode)
+                self._refuse_foreign(folder)
+                folder.chmod(mode)
             probe = self.path / ".writable"
             probe.touch()
             probe.unlink()
@@ -35,6 +35,12 @@ class Home:
             raise HomeError(
                 f"cannot keep state in {self.path} ({error.strerror}); name another place with --home"
             ) from error
+
+    @staticmethod
+    def _refuse_foreign(folder: Path) -> None:
+        """Whoever owns the folder could put another journal, or a link, in the place of ours."""
+        if folder.stat().st_uid != os.getuid():
+            raise HomeError(f"{folder} belongs to another user; name one of your own with --home")
 
     def claim(self) -> None:
         """Takes the lock for as long as this process lives. The one who comes later gives way."""
