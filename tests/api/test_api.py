@@ -226,6 +226,30 @@ def test_jobs_are_chosen_by_several_states(client: Client) -> None:
     client.ask("POST", f"/v1/jobs/{held}/cancel", {})
 
 
+def test_no_more_rows_than_asked_for(client: Client) -> None:
+    """The live ones first, then the newest of what has ended; counted after all that is not wanted has gone."""
+    ended = [client.submit("true", expected_ms=1, queue="few") for _ in range(3)]
+    client.wait(*ended)
+    big = client.submit("true", array="0-3", cpus=8, expected_ms=HOUR_MS, queue="few")
+    held = [client.submit("true", held=True, queue="few") for _ in range(2)]
+
+    def found(limit: int, **query: Any) -> tuple[list[int], bool]:
+        words = "&".join(f"{name}={value}" for name, value in query.items())
+        body = client.ask("GET", f"/v1/jobs?queue=few&limit={limit}&{words}")
+        return [row["id"] for row in body["jobs"]], body["more"]
+
+    assert found(1, state="held") == (held[:1], True)
+    assert found(2, state="held") == (held, False)
+    assert found(1, state="held", all=1) == (held[:1], True)
+    assert found(3, state="held,completed", all=1) == ([ended[-1], *held], True)
+    assert found(5, state="held,completed", all=1) == ([*ended, *held], False)
+    path = "/v1/jobs?queue=few&limit=1&state=held"
+    text = client.raw("GET", path, headers={"Accept": "text/plain"}).decode()
+    assert [line.split()[0] for line in text.splitlines()[1:]] == [str(held[0])]
+    for job in (big, *held):
+        client.ask("POST", f"/v1/jobs/{job}/cancel", {})
+
+
 def test_a_task_that_is_not_there_is_said(client: Client) -> None:
     alone = client.submit("true", expected_ms=1)
     array = client.submit("true", array="4-8:2", expected_ms=1)

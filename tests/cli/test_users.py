@@ -90,7 +90,9 @@ def test_files_of_the_home_are_for_the_server(shared: LiveServer, tide: As):
 @pytest.mark.parametrize("field", ["stdout", "stderr"])
 def test_nobody_reads_with_the_rights_of_the_server(shared: LiveServer, tide: As, field: str):
     """An output that a user named may lie anywhere, in the home too."""
-    for path in (shared.home / "journal.db", f"{shared.home}/../../../etc/shadow", f"{shared.home}/output/0/1.out"):
+    ended = int(tide(ADA, "submit", "--quiet", "--wait", "--", "true").stdout)
+    of_another = f"{shared.home}/output/0/{ended}.out"
+    for path in (shared.home / "journal.db", f"{shared.home}/../../../etc/shadow", of_another):
         option = "--output" if field == "stdout" else "--error"
         job = int(tide(BOB, "submit", "--quiet", "--hold", option, path, "--", "true").stdout)
         done = tide(BOB, "logs", job, *(["--stderr"] if field == "stderr" else []))

@@ -260,36 +260,35 @@ class Service:
         jobs = self._chosen(asked, tasks)
         is_text = b"text/plain" in request.headers.get(b"accept", b"")
         is_all = asked.get("all", "0") not in {"", "0"}
+        look = Look(
+            now=self.facts.now(), width=number(asked.get("width", "80"), "a width"), states=wanted,
+            rows_max=limit, is_coloured=asked.get("colour") == "1",
+        )  # fmt: skip
         if is_text and not is_all and (tasks is None or not tasks.indices):
-            look = Look(
-                now=self.facts.now(), width=number(asked.get("width", "80"), "a width"), states=wanted,
-                is_coloured=asked.get("colour") == "1",
-            )  # fmt: skip
-            request.answer(200, self.table.text(jobs[:limit], look), TEXT)
+            request.answer(200, self.table.text(jobs, look), TEXT)
             return
         rows = list(live_rows(self.world, jobs))
         if wanted:
             rows = [row for row in rows if row.state in wanted]
         if tasks is not None:
             rows = [row for row in rows if tasks.wants(row)]
+
+        def send(found: list[api.JobRow], *, more: bool) -> None:
+            if is_text:
+                request.answer(200, text_of(found, look), TEXT)
+            else:
+                request.answer(200, encode(api.JobsBody(found, more)))
+
+        more = len(rows) > limit
+        rows = rows[:limit]
         if not is_all:
-            self._send_rows(request, asked, rows[:limit], more=len(rows) > limit)
+            send(rows, more=more)
             return
         wish = PastRows(
             user=asked.get("user", ""), queue=asked.get("queue", ""), states=wanted,
-            tasks=tasks, limit=max(0, limit - len(rows)),
+            tasks=tasks, limit=limit - len(rows),
         )  # fmt: skip
-        self.past.rows(request, wish, lambda past, more: self._send_rows(request, asked, [*past, *rows], more=more))
-
-    def _send_rows(self, request: Request, asked: dict[str, str], rows: list[api.JobRow], *, more: bool) -> None:
-        if b"text/plain" in request.headers.get(b"accept", b""):
-            look = Look(
-                now=self.facts.now(), width=number(asked.get("width", "80"), "a width"),
-                is_coloured=asked.get("colour") == "1",
-            )  # fmt: skip
-            request.answer(200, text_of(rows, look), TEXT)
-        else:
-            request.answer(200, encode(api.JobsBody(rows, more)))
+        self.past.rows(request, wish, lambda past, older: send([*past, *rows], more=more or older))
 
     def _chosen(self, asked: dict[str, str], tasks: Tasks | None) -> list[Job]:
         world = self.world

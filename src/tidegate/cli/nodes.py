@@ -1,8 +1,9 @@
 """`tide nodes`, `tide drain`, `tide resume`."""
 
 from tidegate.cli.options import Command, Option, Options
-from tidegate.cli.screen import colours, json_value, memory, number, paint, plain, table, width
+from tidegate.cli.screen import colours, json_value, memory, number, paint, table, width
 from tidegate.cli.server import TALKING, Server, quote
+from tidegate.wire.look import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
