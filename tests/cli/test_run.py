@@ -155,6 +155,26 @@ def test_other_ends_are_said(running: Job, tide: Tide, state: str, facts: dict[s
     assert (done.returncode, done.stderr) == (code, said)
 
 
+def test_output_that_is_closed_goes_nowhere(running: Job, env: dict[str, str]):
+    """And not to the server, whose socket would else be file 1."""
+    running.out.write_text("GET / HTTP/1.1\r\n\r\n")
+    running.end("COMPLETED", exit_code=0)
+    shell = f"exec {' '.join(TIDE)} run -- x <&- >&- 2>&-"
+    assert subprocess.run(["sh", "-c", shell], env=env, check=False, timeout=WITHIN_S).returncode == 0
+    assert {one.route for one in running.server.asked} == {"submit", "job", "wait"}
+
+
+def test_output_that_cannot_be_written_is_said(running: Job, env: dict[str, str]):
+    running.out.write_text("hello")
+    running.end("COMPLETED", exit_code=0)
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*TIDE, "run", "--", "x"], env=env, check=False, timeout=WITHIN_S, stdout=full,
+                              stderr=subprocess.PIPE, text=True)  # fmt: skip
+    assert (done.returncode, done.stderr) == (
+        1, "tide: the output: No space left on device; see that it is there, yours and has room\n",
+    )  # fmt: skip
+
+
 def test_the_record_as_json(running: Job, tide: Tide):
     running.end("FAILED", exit_code=3)
     done = tide("run", "--json", "--", "x")
