@@ -157,9 +157,9 @@ def test_other_ends_are_said(running: Job, tide: Tide, state: str, facts: dict[s
 
 def test_output_that_is_closed_goes_nowhere(running: Job, env: dict[str, str]):
     """And not to the server, whose socket would else be file 1."""
-    running.out.write_text("GET / HTTP/1.1\r\n\r\n")
+    running.out.write_text("GET /v1/nodes HTTP/1.1\r\nHost: x\r\n\r\n")
     running.end("COMPLETED", exit_code=0)
-    shell = f"exec {' '.join(TIDE)} run -- x <&- >&- 2>&-"
+    shell = f"exec {' '.join(TIDE)} run -- x <&- >&-"
     assert subprocess.run(["sh", "-c", shell], env=env, check=False, timeout=WITHIN_S).returncode == 0
     assert {one.route for one in running.server.asked} == {"submit", "job", "wait"}
 
