@@ -324,6 +324,7 @@ def test_events_come_in_order_from_where_one_left_off(server: LiveServer, client
     [
         (b"hello\r\n\r\n", 400),
         (b"GET /v1/nothing HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        (b"DELETE /v1/jobs/1 HTTP/1.1\r\nHost: x\r\n\r\n", 405),
         (b"PUT /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", 405),
         (b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n{{{", 400),
         (b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n\xff\xfe", 400),

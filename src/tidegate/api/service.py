@@ -110,13 +110,14 @@ class Service:
         if known is not None:
             return known, ""
         parts = path.split("/")
-        if len(parts) in {4, 5} and parts[1] == "v1":
-            word = unquote(parts[3])
+        general = path
+        if len(parts) in {4, 5} and parts[1] == "v1" and parts[3]:
             kind = {"jobs": "{job}", "nodes": "{node}"}.get(parts[2], "")
-            known = self.routes.get((method, "/".join([*parts[:3], kind, *parts[4:]])))
-            if known is not None and word:
-                return known, word
-        if any(path == other for _, other in self.routes):
+            general = "/".join([*parts[:3], kind, *parts[4:]])
+            known = self.routes.get((method, general))
+            if known is not None:
+                return known, unquote(parts[3])
+        if any(other in {path, general} for _, other in self.routes):
             raise RefusedError(405, f"{method} does not go with {path}", "see /v1/openapi.json")
         raise RefusedError(404, f"there is nothing at {path}", "see /v1/openapi.json")
 
