@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tidegate.app.home import Home
 from tidegate.cli.main import main
 
 
@@ -101,3 +102,11 @@ def test_tokens(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     assert tokens == {}
     assert main(["token", "add", "phone", "--user", "ada"]) == 0
     assert users == ["", "ada"]
+
+
+def test_a_journal_that_was_copied_here_is_for_its_server_alone(home: Path):
+    for name in ("journal.db", "journal.db-snapshot-a-1"):
+        (home / name).touch()
+        (home / name).chmod(0o644)
+    Home(home).prepare()
+    assert {file.stat().st_mode & 0o777 for file in home.glob("journal.db*")} == {0o600}

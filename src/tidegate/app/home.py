@@ -28,6 +28,8 @@ class Home:
                 folder.mkdir(mode=mode, parents=True, exist_ok=True)
                 self._refuse_foreign(folder)
                 folder.chmod(mode)
+            for file in self.path.glob(f"{self.journal.name}*"):
+                file.chmod(0o600)  # one that was copied here, too
             probe = self.path / ".writable"
             probe.touch()
             probe.unlink()
