@@ -70,7 +70,8 @@ def test_answers_are_what_the_document_says(client: Client) -> None:
     job = client.submit("true", array="0-3%1", expected_ms=HOUR_MS, held=True, retry={"times": 2}, tags={"a": "b"})
     other, done = client.submit("true", held=True), client.submit("true", expected_ms=1)
     client.wait(done)
-    bodies = {"submit": {"command": ["true"], "expected_ms": 1}, "submit_many": {"jobs": [{"command": []}]}}
+    bodies = {"submit": {"command": ["true"], "expected_ms": 1}, "submit_many": {"jobs": [{"command": []}]},
+              "policy_diff": {"name": "easy"}, "set_policy": {"name": "tide"}}  # fmt: skip
     queries = {"wait": f"?job={done},{job}_1", "jobs": "?all=1"}
     called = set()
     for path, methods in document["paths"].items():
@@ -80,7 +81,7 @@ def test_answers_are_what_the_document_says(client: Client) -> None:
             if content is None or name == "stop":
                 continue
             where = path.format(job=other if name == "cancel" else job, node="node3") + queries.get(name, "")
-            answer = client.ask(method.upper(), where, bodies.get(name, {}) if method == "post" else None)
+            answer = client.ask(method.upper(), where, None if method == "get" else bodies.get(name, {}))
             assert mistakes(answer, content["application/json"]["schema"], document) == [], name
             called.add(name)
     assert called == {route.name for route in api.ROUTES if route.answer is not None} - {"stop"}

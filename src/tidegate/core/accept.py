@@ -42,7 +42,7 @@ def accept(world: World, command: cmd.Command, now: int) -> Answer:
         case cmd.SetNodeState():
             return _set_node_state(world, command, now)
         case cmd.ChangePolicy():
-            return (ev.PolicyChanged(now, world.policy_version + 1, command.policy),)
+            return _change_policy(world, command, now)
         case _:
             assert_never(command)
 
@@ -280,6 +280,23 @@ def _hold_or_release(world: World, command: cmd.Hold | cmd.Release, now: int) ->
     if job.spec.array is None and job.id << ARRAY_BITS in world.runs:
         return Refused(f"job {job.id} is running", "hold works on waiting jobs; cancel it instead")
     return () if held else (ev.JobHeld(now, job.id, command.by),)
+
+
+# -- policy ------------------------------------------------------------------------------------------------
+
+
+def _change_policy(world: World, command: cmd.ChangePolicy, now: int) -> Answer:
+    """The same again is no change, whatever version it was meant for: a wish may be sent twice."""
+    version = world.policy_version
+    if version and command.policy == world.policy:
+        return ()
+    if command.if_version not in {-1, version}:
+        return Refused(
+            f"the policy in force is version {version} ({world.policy.name!r}), not {command.if_version}: "
+            "it was changed meanwhile",
+            f"look at what changed; then say version {version}",
+        )
+    return (ev.PolicyChanged(now, version + 1, command.policy, command.by, command.note),)
 
 
 # -- nodes -------------------------------------------------------------------------------------------------
