@@ -37,6 +37,9 @@ GC_EVERY = 200_000
 RETRY_FLUSH_MS = 1000
 DEFAULT_POLICY = "tide"
 BACKLOG = 1024
+PRIVATE_UMASK = 0o066
+"""For what the server and its keeper write: the journal has what people submitted, their environments with it. Folders
+can be passed through, so that users come to their own output. A job has the umask it was submitted with."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +58,7 @@ class ServeWish:
 
 def serve(options: Any) -> int:
     """`tide up`. With --detach in the background; else serves until it is told to stop."""
+    os.umask(PRIVATE_UMASK)
     if options.detach:
         from tidegate.app.detach import detach
 
@@ -99,7 +103,7 @@ class Server:
         judge = Judge(home.journal)
         self.service = Service(world, self.inbox, self.journal, self.past, self.access, facts, judge)
         self.journal.watchers = self.service.watchers()
-        self.site = Site(self.service.handle, problem)
+        self.site = Site(self.service.handle, problem, self.access.of_token)
         self.clock.before_wait = self.before_wait
         self.watched_fd = -1
         self.with_keeper = False

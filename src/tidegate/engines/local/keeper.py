@@ -56,8 +56,8 @@ class Keeper:
         lost = take_over(home, self.records)
         if lost:
             log(f"{lost} attempts of an earlier keeper are lost")
-        status = os.stat(home)
-        self.cgroups = Cgroups(f"tidegate-{status.st_dev:x}-{status.st_ino:x}", f"{self.place}/cgroups", hierarchies)
+        own = f"tidegate-{os.getpid()}-{clock_ms()}"  # not after the home: its number is used again, as its places were
+        self.cgroups = Cgroups(own, f"{self.place}/cgroups", hierarchies)
         self.starts = Starts(self.poll, program, spared_from_oom())
         self.jobs = Jobs(home, self.poll, self.starts, self.records, self.cgroups, self.say)
         self.notices = Notices(self.poll, self.starts, self.say)
