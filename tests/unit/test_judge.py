@@ -16,6 +16,13 @@ from tidegate.wire.policy_file import load_builtin
 TIDE = load_builtin("tide")
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine starts a process late; what is tested is what happens when the time is over."""
+    monkeypatch.setattr(judging, "CHECK_S", 300.0)
+    monkeypatch.setattr(judging, "LOOK_S", 300.0)
+
+
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
     path = tmp_path / "journal.db"

@@ -1,6 +1,7 @@
 """What is over: ended jobs, logs and old events. Long readings go to a thread, so that nobody waits for them."""
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
@@ -19,7 +20,7 @@ from tidegate.model.history import Ending
 from tidegate.model.jobs import ANY_FAILURE, Cause, Job, Outcome, RetryRule
 from tidegate.wire import api, states
 from tidegate.wire.arrays import format_indices
-from tidegate.wire.outputs import outputs_of
+from tidegate.wire.outputs import OWN_FILE, outputs_of
 from tidegate.wire.policy_diff import changes, summary
 from tidegate.world.world import World
 
@@ -37,7 +38,7 @@ class PastRows:
     limit: int
     user: str = ""
     queue: str = ""
-    state: str = ""
+    states: frozenset[str] = frozenset()
     tasks: Tasks | None = None
 
 
@@ -212,19 +213,21 @@ class Past:
             body.running += state.running
             body.failed += self.history.failed(job_id) if state.failed else 0
 
-    def log(self, world: World, job_id: int, index: int, stream: str, offset: int) -> bytes:
-        """Of a file in the home only: what a job writes elsewhere is read there, with its reader's own rights."""
-        job = world.jobs.get(job_id) or self.history.job(job_id)
-        assert job is not None, "the caller has seen it"
-        path = Path(outputs_of(str(self.home), job, index, 1)[stream == "stderr"])
-        if not path.is_relative_to(self.home):
+    def log(self, job: Job, index: int, stream: str, offset: int) -> bytes:
+        """Of the file that the server chose only: one that the user named is read there, with its reader's own rights,
+        and never with those of the server, wherever it may be.
+        """
+        path = outputs_of(str(self.home), job, index, 1)[stream == "stderr"]
+        if is_named(job, stream):
             raise RefusedError(409, f"the job writes to {path}", "read it there")
         try:
-            with path.open("rb") as file:
-                file.seek(offset)
-                return file.read(LOG_MAX)
+            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             return b""
+        try:
+            return os.pread(file, LOG_MAX, offset) if offset < os.fstat(file).st_size else b""
+        finally:
+            os.close(file)
 
     # -- events ------------------------------------------------------------------------------------------
 
@@ -248,33 +251,33 @@ class Past:
 
 def chosen(history: History, wish: PastRows) -> Iterator[Ending]:
     """Newest first, page by page."""
-    try:
-        state = Outcome(wish.state.lower()) if wish.state else None
-    except ValueError:
-        return  # the state of something live: nothing that ended is in it
+    ends = [Outcome(state.lower()) for state in sorted(wish.states) if state in states.OVER]
+    if wish.states and not ends:
+        return  # nothing that ended is in the state of something live
     if wish.tasks is not None:
         for job in reversed(wish.tasks.jobs):
             for ending in reversed(final_endings(history, job)):
-                if wish.tasks.wants_any(job, ending.indices) and is_wanted(ending, wish, state):
+                if wish.tasks.wants_any(job, ending.indices) and is_wanted(ending, wish, ends):
                     yield ending
         return
+    one = ends[0] if len(ends) == 1 else None  # which the history finds by an index; several are picked here
     before: int | None = None
     below: int | None = None
     while True:
         page = history.recent(
-            PAGE, user=wish.user or None, queue=wish.queue or None, state=state, before=before, below=below
+            PAGE, user=wish.user or None, queue=wish.queue or None, state=one, before=before, below=below
         )
-        yield from page
+        yield from [ending for ending in page if is_wanted(ending, wish, ends)]
         if len(page) < PAGE:
             return
         before, below = page[-1].end_ms + 1, page[-1].row
 
 
-def is_wanted(ending: Ending, wish: PastRows, state: Outcome | None) -> bool:
+def is_wanted(ending: Ending, wish: PastRows, ends: Sequence[Outcome]) -> bool:
     spec = ending.job.spec
     if wish.user and spec.user != wish.user:
         return False
-    return (not wish.queue or spec.queue == wish.queue) and (state is None or ending.outcome is state)
+    return (not wish.queue or spec.queue == wish.queue) and (not ends or ending.outcome in ends)
 
 
 def all_endings(history: History, job: int) -> Iterator[Ending]:
@@ -289,6 +292,14 @@ def all_endings(history: History, job: int) -> Iterator[Ending]:
 
 def final_endings(history: History, job: int) -> list[Ending]:
     return [ending for ending in all_endings(history, job) if ending.final]
+
+
+def is_named(job: Job, stream: str) -> bool:
+    """Whether the user said where this output goes."""
+    work = job.spec.work
+    if work is None or work.stderr == OWN_FILE:
+        return work is not None and stream == "stdout" and bool(work.stdout)
+    return bool(work.stderr if stream == "stderr" and work.stderr else work.stdout)
 
 
 # -- rows ----------------------------------------------------------------------------------------------------

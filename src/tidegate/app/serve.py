@@ -38,6 +38,9 @@ GC_EVERY = 200_000
 RETRY_FLUSH_MS = 1000
 DEFAULT_POLICY = "tide"
 BACKLOG = 1024
+PRIVATE_UMASK = 0o066
+"""For what the server and its keeper write: the journal has what people submitted, their environments with it. Folders
+can be passed through, so that users come to their own output. A job has the umask it was submitted with."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,6 +59,7 @@ class ServeWish:
 
 def serve(options: Any) -> int:
     """`tide up`. With --detach in the background; else serves until it is told to stop."""
+    os.umask(PRIVATE_UMASK)
     if options.detach:
         from tidegate.app.detach import detach
 
@@ -101,7 +105,7 @@ class Server:
         self.service = Service(world, self.inbox, self.journal, self.past, self.access, facts, judge)
         self.leftovers = Leftovers(home.path, world)
         self.journal.watchers = (*self.service.watchers(), self.leftovers)
-        self.site = Site(self.service.handle, problem)
+        self.site = Site(self.service.handle, problem, self.access.of_token)
         self.clock.before_wait = self.before_wait
         self.watched_fd = -1
         self.with_keeper = False
@@ -174,6 +178,9 @@ class Server:
             self.keeping.tick(self.clock.last)
         except JournalError as error:
             self.set_trouble(error)
+        else:
+            if not self.loop.unsafe:
+                self.clear_trouble()
         self.aio.call_later(SETTLE_S, self.tick)
 
     def sweep(self) -> None:
@@ -186,20 +193,26 @@ class Server:
 
     def turn(self) -> bool:
         """A journal that cannot be written stops nothing but the acknowledging: the same flush is tried again."""
+        was_unsafe = self.loop.unsafe
         try:
             going = self.loop.turn()
         except JournalError as error:
             self.set_trouble(error)
             return self.clock.wait(self.clock.now() + RETRY_FLUSH_MS)
-        if self.trouble is not None:
-            say("the journal can be written again")
-            self.trouble = None
+        if was_unsafe:
+            self.clear_trouble()
         return going
 
     def set_trouble(self, error: JournalError) -> None:
         if self.trouble is None:
             say(f"nothing is taken until the journal can be written: {error}")
         self.trouble = Refused(f"the journal cannot be written: {error}", "wishes are taken again when that is mended")
+
+    def clear_trouble(self) -> None:
+        """Said by whoever has just written, or found that it could: while there is trouble nothing else is taken in."""
+        if self.trouble is not None:
+            say("the journal can be written again")
+            self.trouble = None
 
     def before_wait(self) -> None:
         """The engine may have come by another connection."""

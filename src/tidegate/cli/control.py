@@ -31,13 +31,13 @@ def down(options: Options) -> int:
                                f"{server.place.look()}")  # fmt: skip
         time.sleep(0.05)
     running = status["running"]
-    goes_on = f"; {running} running job{'s go' if running != 1 else ' goes'} on, and tide up finds them again" * bool(
-        running
-    )
+    goes_on = "1 running job goes on, and tide up finds it again"
+    if running > 1:
+        goes_on = f"{running:,} running jobs go on, and tide up finds them again"
     if options.json:
         json_value({"down": True, "home": status["home"], "running": running})
     else:
-        print(f"the server of {status['home']} is down{goes_on}")
+        print(f"the server of {status['home']} is down" + f"; {goes_on}" * bool(running))
     return 0
 
 

@@ -8,9 +8,9 @@ from tidegate.cli.failure import FailureError
 from tidegate.cli.ids import shown
 from tidegate.cli.options import Command, Option, Options, flag, whole
 from tidegate.cli.quick_json import dumps, loads
-from tidegate.cli.screen import plain
 from tidegate.cli.server import KNOWN, TALKING, Server, target_of
 from tidegate.cli.watch import AGAIN_FIRST_S, AGAIN_MAX_S, PATIENCE_S
+from tidegate.wire.look import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

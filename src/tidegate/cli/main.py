@@ -132,7 +132,13 @@ def dispatch(argv: "Sequence[str]") -> int:
 
 
 def prepare_streams() -> None:
-    """A closed stream takes what is written; one that cannot show a character shows another."""
+    """A closed stream takes what is written, and its number goes to no socket, which would take it for a request; one
+    that cannot show a character shows another."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -157,7 +163,8 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         print("tide: interrupted", file=sys.stderr)
         return 130
     except OSError as error:
-        print(f"tide: {error}", file=sys.stderr)
+        what = error.filename or "the output"
+        print(f"tide: {what}: {error.strerror or error}; see that it is there, yours and has room", file=sys.stderr)
         return 1
     return code
 

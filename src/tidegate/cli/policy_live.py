@@ -6,8 +6,9 @@ import sys
 from tidegate.cli.failure import FailureError, UsageError
 from tidegate.cli.options import Options, count
 from tidegate.cli.policy import DIFFERENT
-from tidegate.cli.screen import json_rows, json_value, moment, plain, table, width
+from tidegate.cli.screen import json_rows, json_value, moment, table, width
 from tidegate.cli.server import ALWAYS, KNOWN, Server
+from tidegate.wire.look import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

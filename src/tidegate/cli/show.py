@@ -14,12 +14,12 @@ from tidegate.cli.screen import (
     moment,
     number,
     paint,
-    plain,
     span,
     table,
     width,
 )
 from tidegate.cli.server import KNOWN, TALKING, Server
+from tidegate.wire.look import plain
 from tidegate.wire.states import ENDING, RUNNING, STARTING
 
 TYPE_CHECKING = False

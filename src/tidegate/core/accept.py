@@ -12,7 +12,7 @@ from tidegate.model import commands as cmd
 from tidegate.model import events as ev
 from tidegate.model.base import ARRAY_BITS, ARRAY_TASKS_MAX
 from tidegate.model.commands import Refused
-from tidegate.model.jobs import After, Job, JobSpec, Outcome
+from tidegate.model.jobs import CPUS, GPUS, MEMORY, After, Job, JobSpec, Outcome
 from tidegate.model.nodes import Node, NodeState
 from tidegate.policy.admission import refusal
 from tidegate.policy.estimate import estimate
@@ -179,11 +179,22 @@ def _check_shape(world: World, spec: JobSpec, name: str) -> Refused | None:
     fits = pool.count_most(shape, need)
     if fits >= shape.count:
         return None
-    each = ", ".join(f"{amount} {resource}" for resource, amount in shape.chunk)
+    each = ", ".join(amount_said(resource, amount) for resource, amount in shape.chunk)
+    asked = each if shape.count == 1 else f"{shape.count} x ({each})"
     return Refused(
-        f"{shape.count} x ({each}) can never fit in pool {name!r}: all its nodes together hold {fits}",
+        f"{asked} can never fit in pool {name!r}: all its nodes together hold {fits}",
         "ask for fewer or smaller chunks, or for another pool",
     )
+
+
+def amount_said(resource: str, amount: int) -> str:
+    """As people ask for it: `2.5 cpus`, `512 MiB memory`, `3 tape`."""
+    if resource == MEMORY:
+        return f"{amount} MiB {resource}"
+    if resource not in {CPUS, GPUS}:
+        return f"{amount} {resource}"
+    whole, milli = divmod(amount, 1000)
+    return f"{whole}.{milli:03}".rstrip("0").rstrip(".") + f" {resource}"
 
 
 def _unmet(world: World, spec: JobSpec) -> tuple[After, ...] | Refused:

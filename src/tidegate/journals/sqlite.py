@@ -76,6 +76,8 @@ class SqliteJournal:
             self.last = last_event(self.db, self.format)
             self.line = meta(self.db, "line")
             self.noted = self.upto = int(meta(self.db, "recorded") or 0)
+        self.inodes = {file: inode_of(file) for file in (path, beside(path, "-wal"))}
+        self.is_gone = False
         if not readonly:
             snapshots.remove_unfinished(path)
 
@@ -109,8 +111,23 @@ class SqliteJournal:
         if len(self.pending) >= self.group or len(self.backlog) >= HISTORY_AT:
             self._write()
 
+    def look(self) -> None:
+        """To be called now and then: a file that was removed still takes what is written, and shows it to nobody.
+
+        From then on nothing is written until it is back.
+        """
+        gone = [file for file, inode in self.inodes.items() if inode and inode_of(file) != inode]
+        self.is_gone = bool(gone)
+        if gone:
+            raise JournalError(
+                f"{gone[0]}: was removed, or another file is in its place, while this process writes to it; "
+                "put it back as it was, or stop this process and restore a backup (tide restore)"
+            )
+
     def _write(self, *, history: bool = False) -> None:
         """The events that wait, and the history when it must be or enough has come together, in one transaction."""
+        if self.is_gone:
+            self.look()
         if self.tried is not None:
             self._settle_the_last_try()
         pending = self.pending
@@ -269,3 +286,11 @@ class SqliteJournal:
         """Moves the write-ahead log into the file; for when nothing else is to do."""
         with explaining(self.path), closing(self.db.execute("PRAGMA wal_checkpoint(PASSIVE)")) as cursor:
             cursor.fetchall()
+
+
+def inode_of(path: Path) -> int:
+    """0: there is none."""
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return 0

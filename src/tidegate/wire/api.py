@@ -28,6 +28,10 @@ class Body(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """An unknown field in a request is a mistake of the client, and said so."""
 
 
+class Whole(Body, omit_defaults=False):
+    """An answer whose every field is always there: scripts count on it."""
+
+
 class AfterBody(Body):
     job: Annotated[int, Meta(ge=1)]
     kind: str = "ok"  # ok, any, fail
@@ -133,17 +137,14 @@ class NodeActionBody(Body):
 
 class DoneBody(Body):
     done: bool  # false: it was so already
-    note: str = ""
 
 
 class StopBody(Body):
     keeper: bool = False  # the keeper too, unless jobs run
 
 
-class JobRow(Body, omit_defaults=False, rename={"klass": "class"}):
-    """Every field is always there: scripts count on it.
-
-    One job, or one task of an array. An array's tasks that have not started share one row: `tasks` of them."""
+class JobRow(Whole, rename={"klass": "class"}):
+    """One job, or one task of an array. An array's tasks that have not started share one row: `tasks` of them."""
 
     id: int
     state: str  # held, waiting, starting, running, ending, or how it ended
@@ -175,12 +176,12 @@ class JobRow(Body, omit_defaults=False, rename={"klass": "class"}):
     tags: dict[str, str] = {}
 
 
-class JobsBody(Body):
+class JobsBody(Whole):
     jobs: list[JobRow]
     more: bool = False  # there are more than were asked for
 
 
-class SavedBody(Body, omit_defaults=False):
+class SavedBody(Whole):
     """Where the checkpoints of a task stand."""
 
     where: str  # the directory, or the URL
@@ -194,7 +195,7 @@ class SavedBody(Body, omit_defaults=False):
     restarts: int
 
 
-class JobBody(JobRow, omit_defaults=False, rename={"klass": "class"}):
+class JobBody(JobRow, rename={"klass": "class"}):
     """Everything about one job, with its tasks that have started where it is an array."""
 
     command: list[str] = []
@@ -215,7 +216,7 @@ class JobBody(JobRow, omit_defaults=False, rename={"klass": "class"}):
     array: list[JobRow] = []
 
 
-class WaitBody(Body):
+class WaitBody(Whole):
     """Answered when more of the jobs have ended than `ended` said, or time is up."""
 
     total: int
@@ -225,7 +226,7 @@ class WaitBody(Body):
     rows: list[JobRow] = []  # with all of them ended: how
 
 
-class NodeRow(Body):
+class NodeRow(Whole):
     name: str
     pool: str
     state: str
@@ -236,12 +237,12 @@ class NodeRow(Body):
     jobs: int = 0
 
 
-class NodesBody(Body):
+class NodesBody(Whole):
     nodes: list[NodeRow]
     declared: bool = False  # not measured: named on the command line, on this one machine
 
 
-class StatusBody(Body):
+class StatusBody(Whole):
     version: str
     pid: int
     home: str
@@ -277,7 +278,7 @@ class PolicyWish(PolicyChoice):
     dry_run: bool = False  # all checks, and what would change; nothing is changed
 
 
-class ChangeRow(Body, omit_defaults=False):
+class ChangeRow(Whole):
     """One field, in the words of the policy file; null where there is no such section."""
 
     path: str
@@ -286,7 +287,7 @@ class ChangeRow(Body, omit_defaults=False):
     why: str = ""  # what the new policy says of it
 
 
-class EffectRow(Body, omit_defaults=False, rename={"klass": "class"}):
+class EffectRow(Whole, rename={"klass": "class"}):
     """Waiting jobs of one queue and class. Places are those in the line of a pool."""
 
     queue: str
@@ -300,7 +301,7 @@ class EffectRow(Body, omit_defaults=False, rename={"klass": "class"}):
     refused: int = 0  # would be taken if submitted now, and refused under the other policy
 
 
-class EffectBody(Body, omit_defaults=False):
+class EffectBody(Whole):
     """What another policy means for the jobs that are there: both are tried on the state after event `seq`."""
 
     seq: int
@@ -317,7 +318,7 @@ class EffectBody(Body, omit_defaults=False):
     rows: list[EffectRow]
 
 
-class PolicyDiffBody(Body, omit_defaults=False):
+class PolicyDiffBody(Whole):
     version: int  # in force
     old: str  # its name
     new: str
@@ -327,7 +328,7 @@ class PolicyDiffBody(Body, omit_defaults=False):
     trouble: str = ""
 
 
-class PolicySetBody(Body, omit_defaults=False):
+class PolicySetBody(Whole):
     """The policy in force now. `diff` answers a dry run."""
 
     changed: bool
@@ -336,7 +337,7 @@ class PolicySetBody(Body, omit_defaults=False):
     diff: PolicyDiffBody | None = None
 
 
-class PolicyBody(Body, omit_defaults=False):
+class PolicyBody(Whole):
     version: int
     name: str
     text: str  # as a policy file
@@ -345,7 +346,7 @@ class PolicyBody(Body, omit_defaults=False):
     note: str
 
 
-class PolicyVersionRow(Body, omit_defaults=False):
+class PolicyVersionRow(Whole):
     version: int
     name: str
     at_ms: int | None
@@ -383,7 +384,7 @@ JOB_FILTER = (
     ("all", "1: ended ones too"),
     ("user", "of this user; `me`: of whoever asks"),
     ("queue", "of this queue"),
-    ("state", "in this state"),
+    ("state", "in one of these states, separated by commas"),
     ("job", "these only: 12 or 12_5, separated by commas"),
     ("limit", "at most so many rows; left out: all"),
 )
