@@ -38,8 +38,10 @@ def _pool(pool: Pool) -> dict[str, Any]:
 
 
 def without_traces(state: dict[str, Any]) -> dict[str, Any]:
-    """What a snapshot gives back: all but the names of lanes, which of them changed, and counts nobody reads."""
-    return {**state, "pools": {name: _settled(pool) for name, pool in state["pools"].items()}}
+    """What a snapshot gives back: all but the names of lanes, which of them changed, paths that were asked for, and
+    counts nobody reads.
+    """
+    return {**state, "paths": {}, "pools": {name: _settled(pool) for name, pool in state["pools"].items()}}
 
 
 def _settled(pool: dict[str, Any]) -> dict[str, Any]:
