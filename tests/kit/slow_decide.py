@@ -106,8 +106,11 @@ def slow_decide(world: World, now: int) -> tuple[list[JobStarted], dict[int, Pro
     promises = {task: promise for name, pool in world.pools.items() if name not in world.stirred
                 for task, promise in world.promises.items() if task in pool.promised}  # fmt: skip
     tree = SlowTree(world, now)
+    bound = world.policy.order.ageing_bound_ms
+    for job in {job.id: job for pool in world.pools for job, _ in waiting(world, pool)}.values():
+        if bound and now - job.submit_ms >= bound:
+            tree.has_room(job, aged=True)
     for name in sorted(world.stirred):
-        tree.shut.clear()
         one = _Slow(world, name, now, tree)
         one.run()
         starts += one.starts
@@ -155,6 +158,8 @@ class _Slow:
                 self.passed.add(job.id)
             if may_promise:
                 self._promise(job, task)
+                if aged and task in self.promises:
+                    self.tree.keep(job)
             if depth == 0:
                 break
         for booking in self.standing.values():

@@ -20,7 +20,7 @@ from tidegate.model.decisions import Plan
 from tidegate.model.events import CUT_BY_STARTS, CUT_BY_TRIALS, CycleRan, JobStarted, Placement, Promise
 from tidegate.model.policy import CandidateOrder
 from tidegate.policy.order import AGED
-from tidegate.policy.share import Shares
+from tidegate.policy.share import BEHIND_ALL, shares_for_cycle
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
 from tidegate.world.world import World
@@ -72,7 +72,7 @@ class _Cycle:
         self.world = world
         self.policy = world.policy
         self.now = now
-        self.shares = Shares(world, now) if world.policy.queues else None
+        self.shares = shares_for_cycle(world, now)
         self.starts: list[JobStarted] = []
         self.promised: list[Promise] = []
         self.withdrawn: list[int] = []
@@ -193,7 +193,7 @@ class _Pass:
                     self.last, self.strict = order, True
                 break
             lane, done = turns.take(leaf)[5:]
-            if turns.has_room(lane, aged=aged):
+            if turns.has_room(lane, order):
                 line = done or Line(self.world, lane)
                 if self._turn(leaf, line, order, may_promise=may_promise):
                     turns.comes_again(line)
@@ -207,9 +207,11 @@ class _Pass:
             self.turns.started(leaf, line.lane)
             return line.advance()
         self.last = order
-        if self.policy.backfill.depth == 0 or line.lifts != self.lifts:
+        if line.lifts != self.lifts:
             return False  # it would not fit even when all that runs has ended
-        return line.next_job()  # tasks of an array are alike: the first that waits stands for them
+        self.turns.promised(line.lane, order)
+        # Tasks of an array are alike: the first that waits stands for them.
+        return self.policy.backfill.depth > 0 and line.next_job()
 
     def _head(self, line: Line, *, may_promise: bool) -> bool:
         """Starts the task, or promises it a start. False: refused; with a promise if `lifts` of the line is set."""
@@ -255,7 +257,7 @@ class _Pass:
         leaf = turns.leaf()
         while leaf is not None and not cycle.cut:
             _, _, _, _, estimate, lane, done = turns.take(leaf)
-            chosen = placer.start(lane, now + estimate) if turns.has_room(lane, aged=False) else None
+            chosen = placer.start(lane, now + estimate) if turns.has_room(lane, BEHIND_ALL) else None
             if chosen is None:
                 refused += 1
                 if refused * SIFT_COST > turns.waiting:

@@ -14,8 +14,8 @@ from tidegate.core.place import Placer, Ranked
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.jobs import Job
 from tidegate.model.policy import PolicySpec
-from tidegate.policy.order import rank
-from tidegate.policy.share import Branch, Key, Shares
+from tidegate.policy.order import AGED, rank
+from tidegate.policy.share import Branch, Key, Place, Shares
 from tidegate.world.arrays import turns
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
@@ -233,13 +233,18 @@ class Turns:
 
     # -- limits ------------------------------------------------------------------------------------------
 
-    def has_room(self, lane: Lane, *, aged: bool) -> bool:
+    def has_room(self, lane: Lane, place: Place) -> bool:
         """Under the limits of its queues. One past the ageing bound keeps what comes back for itself."""
-        if self.shares is None or self.shares.has_room(lane):
+        if self.shares is None or self.shares.has_room(lane, place):
             return True
-        if aged:
-            self.shares.shut(lane)
+        if place[0] == AGED:
+            self.shares.shut(lane, place)
         return False
+
+    def promised(self, lane: Lane, place: Place) -> None:
+        """One past the ageing bound that waits for nodes keeps its room under the limits meanwhile."""
+        if self.shares is not None and place[0] == AGED:
+            self.shares.keep(lane)
 
 
 def _parent(path: list[Branch], at: int) -> str:

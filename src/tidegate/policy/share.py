@@ -8,7 +8,8 @@ from typing import Final
 
 from tidegate.model.policy import PART_BITS, Bounds, Queue
 from tidegate.policy import SHARE_BITS
-from tidegate.world.accounts import USER_MARK, Path, path_of, queue_of, used_at
+from tidegate.policy.order import AGED
+from tidegate.world.accounts import Path, is_of_user, path_of, queue_of, used_at
 from tidegate.world.decay import USE_BITS
 from tidegate.world.lanes import Lane
 from tidegate.world.records import NO_USE, Need
@@ -19,6 +20,9 @@ MORE_BITS: Final = 12
 NOT_DECLARED = Queue()
 Key = tuple[int, int, str]
 """(0 within the guarantee, else 1; how full it is, or its share; its name)"""
+Place = tuple[int, int, int]
+"""(rank, submit, job): where a job stands among all."""
+BEHIND_ALL: Place = (1 << 62, 0, 0)
 Amounts = list[tuple[int, int]]
 """(column, amount)"""
 
@@ -26,7 +30,7 @@ Amounts = list[tuple[int, int]]
 class Branch:
     """A queue, or a user of one, in one cycle."""
 
-    __slots__ = ("guarantee", "held", "limit", "name", "scales", "shut", "used", "weight")
+    __slots__ = ("guarantee", "held", "kept", "limit", "name", "scales", "shut", "used")
 
     def __init__(self, name: str, held: list[int], used: list[int], scales: list[int]) -> None:
         self.name = name
@@ -35,7 +39,8 @@ class Branch:
         self.scales = scales  # by column: capacity times weight; 0: there is none
         self.guarantee: Amounts = []
         self.limit: Amounts = []
-        self.shut = False  # somebody past the ageing bound waits for room under this limit
+        self.kept: list[int] = []  # under the limit, for jobs past the ageing bound that hold a promise
+        self.shut: Place | None = None  # who is past the ageing bound and waits for room under this limit
 
     def key(self) -> Key:
         held = self.held
@@ -57,15 +62,21 @@ class Branch:
                 share = max(share, ((self.held[column] << USE_BITS) + self.used[column] << MORE_BITS) // scale)
         return share
 
-    def has_room(self, need: Need, units: int) -> bool:
-        if self.shut:
+    def has_room(self, need: Need, units: int, place: Place) -> bool:
+        if self.shut is not None and place > self.shut:
             return False
         if self.limit:
-            asked = dict(need)
+            asked, kept = dict(need), self.kept
             for column, most in self.limit:
-                if self.held[column] + asked.get(column, 0) * units > most:
+                there = self.held[column] + kept[column] if kept else self.held[column]
+                if there + asked.get(column, 0) * units > most:
                     return False
         return True
+
+    def may_ever_hold(self, need: Need, units: int) -> bool:
+        """With nothing else there."""
+        asked = dict(need)
+        return all(asked.get(column, 0) * units <= most for column, most in self.limit)
 
 
 class Shares:
@@ -99,7 +110,7 @@ class Shares:
 
     def _made(self, name: str) -> Branch:
         policy, capacity = self.world.policy, self.capacity
-        is_user = name.rpartition("/")[2][:1] == USER_MARK
+        is_user = is_of_user(name)
         queue = policy.queues.get(queue_of(name) if is_user else name, NOT_DECLARED)
         account = self.world.accounts.get(name, NO_USE)
         used = used_at(account, self.at, policy.share.half_life_ms)
@@ -109,7 +120,7 @@ class Shares:
         )
         branch.limit = self.amounts(queue.user_limit if is_user else queue.limit)
         if not is_user:
-            branch.guarantee = self.amounts(queue.guarantee)
+            branch.guarantee = [(column, amount) for column, amount in self.amounts(queue.guarantee) if amount]
         return branch
 
     def amounts(self, bounds: Bounds) -> Amounts:
@@ -121,17 +132,46 @@ class Shares:
             if bound.resource in columns
         ]
 
-    def has_room(self, lane: Lane) -> bool:
+    # -- limits ------------------------------------------------------------------------------------------
+
+    def has_room(self, lane: Lane, place: Place) -> bool:
         for branch in self.path(lane.queue, lane.user):
-            if not branch.has_room(lane.need, lane.units):
+            if not branch.has_room(lane.need, lane.units, place):
                 return False
         return True
 
-    def shut(self, lane: Lane) -> None:
-        """Of the limits that keep the lane waiting, all: what comes back is not for others."""
+    def shut(self, lane: Lane, place: Place) -> None:
+        """The limits that keep the lane waiting: what comes back there is not for those behind.
+
+        One that has become too large for a limit (the policy or the nodes have changed) must not block it for ever.
+        """
+        need, units = lane.need, lane.units
+        path = self.path(lane.queue, lane.user)
+        if not all(branch.may_ever_hold(need, units) for branch in path):
+            return
+        for branch in path:
+            if not branch.has_room(need, units, place) and (branch.shut is None or place < branch.shut):
+                branch.shut = place
+
+    def shut_for_aged(self) -> None:
+        """For the jobs past the ageing bound of every pool, before any pool is looked at."""
+        policy = self.world.policy
+        bound = policy.order.ageing_bound_ms
+        if not bound or not any(queue.limit or queue.user_limit for queue in policy.queues.values()):
+            return
+        for pool in self.world.pools.values():
+            for lane in pool.lanes.values():
+                head = lane.jobs[0]
+                if self.at - head.submit_ms >= bound:
+                    self.shut(lane, (AGED, head.submit_ms, head.id))
+
+    def keep(self, lane: Lane) -> None:
+        """The room under its limits that a job past the ageing bound needs at its promised start."""
         for branch in self.path(lane.queue, lane.user):
-            if not branch.has_room(lane.need, lane.units):
-                branch.shut = True
+            if branch.limit:
+                branch.kept = branch.kept or [0] * len(self.capacity)
+                for column, amount in lane.need:
+                    branch.kept[column] += amount * lane.units
 
     def charge(self, lane: Lane) -> None:
         units = lane.units
@@ -139,6 +179,14 @@ class Shares:
             held = branch.held
             for column, amount in lane.need:
                 held[column] += amount * units
+
+
+def shares_for_cycle(world: World, now: int) -> Shares | None:
+    if not world.policy.queues:
+        return None
+    shares = Shares(world, now)
+    shares.shut_for_aged()
+    return shares
 
 
 def widened(row: tuple[int, ...], columns: int) -> list[int]:

@@ -85,7 +85,7 @@ def _policy_changed(world: World, event: ev.PolicyChanged) -> None:
     before = world.policy
     world.policy, world.policy_version = event.policy, event.version
     if before.queues or event.policy.queues:
-        reopen(world, event.at)
+        reopen(world, before.share.half_life_ms, event.at)
         regroup(world)
     for pool in world.pools.values():
         pool.freed = None
