@@ -66,7 +66,7 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
         Backfill(chooser.pick(DEPTHS), chooser.pick(tuple(CandidateOrder))),
         Fit(chooser.pick(tuple(FitBy))),
         Estimate(chooser.pick(tuple(EstimateFrom)), raise_steps_ms=(7, 20)),
-        {"urgent": JobClass(level=chooser.pick((0, 0, 1)), head_start_ms=25)},
+        {"urgent": JobClass(chooser.pick((0, 0, 1)), 25, ageing_bound_ms=chooser.pick((0, 0, 10)))},
         queues_of(chooser) if one_in(chooser, 2) else {},
         Share(chooser.pick((0, 50))),
         cycle,

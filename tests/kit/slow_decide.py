@@ -106,9 +106,8 @@ def slow_decide(world: World, now: int) -> tuple[list[JobStarted], dict[int, Pro
     promises = {task: promise for name, pool in world.pools.items() if name not in world.stirred
                 for task, promise in world.promises.items() if task in pool.promised}  # fmt: skip
     tree = SlowTree(world, now)
-    bound = world.policy.order.ageing_bound_ms
     for job in {job.id: job for pool in world.pools for job, _ in waiting(world, pool)}.values():
-        if bound and now - job.submit_ms >= bound:
+        if has_aged(world.policy, job, now):
             tree.has_room(job, aged=True)
     for name in sorted(world.stirred):
         one = _Slow(world, name, now, tree)
@@ -241,10 +240,15 @@ class _Slow:
         return self._rank(job), job.submit_ms, job.id
 
     def _rank(self, job: Job) -> int:
-        order = self.policy.order
-        if order.ageing_bound_ms and self.now - job.submit_ms >= order.ageing_bound_ms:
+        if has_aged(self.policy, job, self.now):
             return FIRST_OF_ALL
-        return RANKS[order.by](self.policy, self.room.nodes, job, self.now)
+        return RANKS[self.policy.order.by](self.policy, self.room.nodes, job, self.now)
+
+
+def has_aged(policy: PolicySpec, job: Job, now: int) -> bool:
+    known = policy.classes.get(job.spec.klass)
+    bound = known.ageing_bound_ms if known and known.ageing_bound_ms else policy.order.ageing_bound_ms
+    return bound > 0 and now - job.submit_ms >= bound
 
 
 def waiting(world: World, pool: str) -> Iterator[tuple[Job, int]]:

@@ -14,7 +14,8 @@ AGED = -(1 << 62)
 
 def rank(policy: PolicySpec, pool: Pool, lane: Lane, job: Job, now: int) -> int:
     order = policy.order
-    if order.ageing_bound_ms and now - job.submit_ms >= order.ageing_bound_ms:
+    bound = ageing_bound(policy, lane.klass)
+    if bound and now - job.submit_ms >= bound:
         return AGED
     match order.by:
         case OrderBy.FCFS:
@@ -31,6 +32,12 @@ def rank(policy: PolicySpec, pool: Pool, lane: Lane, job: Job, now: int) -> int:
             return job.submit_ms - (known.head_start_ms if known else 0)
         case _:
             assert_never(order.by)
+
+
+def ageing_bound(policy: PolicySpec, klass: str) -> int:
+    """0: jobs of the class do not age."""
+    known = policy.classes.get(klass)
+    return (known.ageing_bound_ms if known is not None else 0) or policy.order.ageing_bound_ms
 
 
 def moves_with_time(policy: PolicySpec) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 
 from tidegate.model.policy import PART_BITS, Bounds, Queue
 from tidegate.policy import SHARE_BITS
-from tidegate.policy.order import AGED
+from tidegate.policy.order import AGED, ageing_bound
 from tidegate.world.accounts import Path, is_of_user, path_of, queue_of, used_at
 from tidegate.world.decay import USE_BITS
 from tidegate.world.lanes import Lane
@@ -156,13 +156,12 @@ class Shares:
     def shut_for_aged(self) -> None:
         """For the jobs past the ageing bound of every pool, before any pool is looked at."""
         policy = self.world.policy
-        bound = policy.order.ageing_bound_ms
-        if not bound or not any(queue.limit or queue.user_limit for queue in policy.queues.values()):
+        if not any(queue.limit or queue.user_limit for queue in policy.queues.values()):
             return
         for pool in self.world.pools.values():
             for lane in pool.lanes.values():
-                head = lane.jobs[0]
-                if self.at - head.submit_ms >= bound:
+                head, bound = lane.jobs[0], ageing_bound(policy, lane.klass)
+                if bound and self.at - head.submit_ms >= bound:
                     self.shut(lane, (AGED, head.submit_ms, head.id))
 
     def keep(self, lane: Lane) -> None:
