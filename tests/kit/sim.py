@@ -18,7 +18,7 @@ from tidegate.journals.memory import MemoryJournal
 from tidegate.loop.loop import Cadence, Loop
 from tidegate.loop.recovery import keep_snapshot, recover
 from tidegate.model.base import ARRAY_BITS, task_key
-from tidegate.model.commands import Cancel, ChangePolicy, Command, Refused, Release, SetNode
+from tidegate.model.commands import Cancel, ChangePolicy, Command, Refused, Release, RevokeExcess, SetNode
 from tidegate.model.events import CycleRan, Event, JobStarted
 from tidegate.model.jobs import Job, Outcome
 from tidegate.model.nodes import Node, NodeState
@@ -247,6 +247,7 @@ class Sim:
         self.engine.return_nodes(self.now)
         self.send(*(SetNode(node) for node in self.nodes.values()))
         self.send(*(Release(job) for job, parked in self.world.parked.items() if parked.held))
+        self.send(*(RevokeExcess(queue) for queue in self.world.excesses))
         tree = SlowTree(self.world, self.now)  # the policy and the nodes may have changed since a job came
         self.send(*(Cancel(job.id) for job in self.world.jobs.values() if not tree.may_ever_hold(job)))
         for _ in range(DRAIN_TURNS_MAX):

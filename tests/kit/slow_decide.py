@@ -106,9 +106,9 @@ def slow_decide(world: World, now: int) -> tuple[list[JobStarted], dict[int, Pro
     promises = {task: promise for name, pool in world.pools.items() if name not in world.stirred
                 for task, promise in world.promises.items() if task in pool.promised}  # fmt: skip
     tree = SlowTree(world, now)
-    for job in {job.id: job for pool in world.pools for job, _ in waiting(world, pool)}.values():
-        if has_aged(world.policy, job, now):
-            tree.has_room(job, aged=True)
+    if world.policy.queues:
+        heads = [job for pool in world.pools for job in first_of_lanes(world, pool)]
+        tree.keep_for_aged([job for job in heads if has_aged(world.policy, job, now)])
     for name in sorted(world.stirred):
         one = _Slow(world, name, now, tree)
         one.run()
@@ -157,8 +157,8 @@ class _Slow:
                 self.passed.add(job.id)
             if may_promise:
                 self._promise(job, task)
-                if aged and task in self.promises:
-                    self.tree.keep(job)
+            if aged:
+                self.tree.keep(job, promised=task in self.promises)
             if depth == 0:
                 break
         for booking in self.standing.values():
@@ -243,6 +243,16 @@ class _Slow:
         if has_aged(self.policy, job, self.now):
             return FIRST_OF_ALL
         return RANKS[self.policy.order.by](self.policy, self.room.nodes, job, self.now)
+
+
+def first_of_lanes(world: World, pool: str) -> Iterator[Job]:
+    """Of those that ask for the same the first: the others come behind it whatever it finds."""
+    found: dict[LaneKey, Job] = {}
+    for job, _ in waiting(world, pool):
+        first = found.setdefault(world.lane_key(job), job)
+        if (job.submit_ms, job.id) < (first.submit_ms, first.id):
+            found[world.lane_key(job)] = job
+    yield from found.values()
 
 
 def has_aged(policy: PolicySpec, job: Job, now: int) -> bool:

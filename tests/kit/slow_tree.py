@@ -20,7 +20,7 @@ class SlowTree:
     def __init__(self, world: World, now: int) -> None:
         self.world, self.policy, self.now = world, world.policy, now
         self.held: dict[str, dict[str, int]] = {}  # by queue or user: amounts
-        self.kept: dict[str, dict[str, int]] = {}  # for jobs past the bound that hold a promise
+        self.kept: dict[Place, Job] = {}  # past the bound: those behind do without what they need under their limits
         self.shut: dict[str, Place] = {}  # for the first job past the bound that finds no room
         self.total: dict[str, int] = {}
         for node in world.nodes.values():
@@ -30,16 +30,21 @@ class SlowTree:
             self.hold(world.jobs[run.task >> ARRAY_BITS])
 
     def hold(self, job: Job) -> None:
-        self._add(self.held, job)
-
-    def keep(self, job: Job) -> None:
-        self._add(self.kept, job)
-
-    def _add(self, to: dict[str, dict[str, int]], job: Job) -> None:
+        self.kept.pop((job.submit_ms, job.id), None)
         for name in self.names(job):
-            sums = to.setdefault(name, {})
+            held = self.held.setdefault(name, {})
             for resource, amount in job.spec.shape.chunk:
-                sums[resource] = sums.get(resource, 0) + amount * job.spec.shape.count
+                held[resource] = held.get(resource, 0) + amount * job.spec.shape.count
+
+    def keep(self, job: Job, *, promised: bool) -> None:
+        self.kept.pop((job.submit_ms, job.id), None)
+        if promised:
+            self.kept[job.submit_ms, job.id] = job
+
+    def keep_for_aged(self, jobs: list[Job]) -> None:
+        for job in sorted(jobs, key=lambda job: (job.submit_ms, job.id)):
+            if self.has_room(job, aged=True):
+                self.keep(job, promised=True)
 
     def names(self, job: Job) -> list[str]:
         """From the lowest up to just below the root."""
@@ -63,18 +68,28 @@ class SlowTree:
             self.shut.update((name, min(place, self.shut.get(name, place))) for name in full)
         return not full
 
+    def _has_room(self, name: str, job: Job, place: Place) -> bool:
+        if place > self.shut.get(name, BEHIND_ALL):
+            return False
+        before = [other for at, other in self.kept.items() if at < place and name in self.names(other)]
+        held = self.held.get(name, {})
+        for resource, most in self._limits(name, job).items():
+            asked = sum(dict(one.spec.shape.chunk).get(resource, 0) * one.spec.shape.count for one in (job, *before))
+            if held.get(resource, 0) + asked > most:
+                return False
+        return True
+
     def may_ever_hold(self, job: Job) -> bool:
         asked = {resource: amount * job.spec.shape.count for resource, amount in job.spec.shape.chunk}
-        limits = [self._amounts(self._limit(name, job)) for name in self.names(job)] if self.policy.queues else []
+        limits = [self._limits(name, job) for name in self.names(job)] if self.policy.queues else []
         return all(asked.get(resource, 0) <= most for limit in limits for resource, most in limit.items())
 
-    def _has_room(self, name: str, job: Job, place: Place) -> bool:
-        held, kept, shape = self.held.get(name, {}), self.kept.get(name, {}), job.spec.shape
-        asked = {resource: amount * shape.count for resource, amount in shape.chunk}
-        return place <= self.shut.get(name, BEHIND_ALL) and all(
-            held.get(resource, 0) + kept.get(resource, 0) + asked.get(resource, 0) <= most
-            for resource, most in self._amounts(self._limit(name, job)).items()
-        )
+    def _limits(self, name: str, job: Job) -> dict[str, int]:
+        excess = self.world.excesses.get(name)
+        more = dict(excess.amounts) if excess else {}
+        return {
+            resource: most + more.get(resource, 0) for resource, most in self._amounts(self._limit(name, job)).items()
+        }
 
     def _limit(self, name: str, job: Job) -> Bounds:
         if "/@" in name:

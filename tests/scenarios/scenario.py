@@ -8,12 +8,14 @@ import yaml
 
 from tidegate.model.base import FOREVER_MS, task_key
 from tidegate.model.commands import (
+    ApproveExcess,
     Cancel,
     ChangePolicy,
     Command,
     Hold,
     Release,
     Requeue,
+    RevokeExcess,
     SetNode,
     SetNodeState,
     Submit,
@@ -93,8 +95,20 @@ class JobData(Data, rename={"klass": "class"}):
     backoff: str = "1s"
     backoff_max: str = "10m"
     notify: bool = False
+    tags: dict[str, str] = {}
     env: str = ""  # the name of an environment,
     brings: dict[str, str] = {}  # and what is in it
+
+
+class ApproveData(Data):
+    """How much more than its limit a queue may hold, and for how long."""
+
+    queue: str
+    lasts: str
+    cpus: float = 0
+    memory: str = "0"
+    gpus: float = 0
+    has: dict[str, int] = {}
 
 
 class EventData(Data):
@@ -106,6 +120,8 @@ class EventData(Data):
     hold: int = 0
     release: int = 0
     node: str = ""  # goes to `state`
+    approve: ApproveData | None = None
+    revoke: str = ""  # of a queue
     add: NodesData | None = None
     policy: str | dict[str, Any] = ""
     state: NodeState = NodeState.UP
@@ -178,7 +194,7 @@ def nodes_of(said: NodesData) -> list[Node]:
     return [Node(name, said.pool, capacity, labels, said.state) for name in names]
 
 
-def _amounts(said: NodesData | JobData) -> Amounts:
+def _amounts(said: NodesData | JobData | ApproveData) -> Amounts:
     named = {"cpus": round(said.cpus * 1000), "gpus": round(said.gpus * 1000), "memory": parse_size(said.memory)}
     return tuple(sorted((name, amount) for name, amount in (named | said.has).items() if amount))
 
@@ -199,6 +215,7 @@ def submit_of(said: JobData) -> Submit:
         held=said.held,
         losses_max=said.losses_max,
         retry=_retry(said),
+        tags=tuple(sorted(said.tags.items())),
         work=Work(("true",), env=said.env, notify="mail" if said.notify else "") if said.notify or said.env else None,
     )
     return Submit(spec, said.id, said.key, tuple(sorted(said.brings.items())))
@@ -255,6 +272,11 @@ def commands_of(said: EventData) -> list[tuple[str, Command]]:
         return [(f"node {said.node}", SetNodeState(said.node, said.state, said.why))]
     if said.add is not None:
         return [(f"add {node.name}", SetNode(node)) for node in nodes_of(said.add)]
+    if said.approve is not None:
+        queue, until = said.approve.queue, parse_duration(said.at) + parse_duration(said.approve.lasts)
+        return [(f"approve {queue}", ApproveExcess(queue, _amounts(said.approve), until, said.why))]
+    if said.revoke:
+        return [(f"revoke {said.revoke}", RevokeExcess(said.revoke, said.why))]
     assert said.policy, f"the event at {said.at} says nothing"
     return [("policy", ChangePolicy(policy_of(said.policy)))]
 

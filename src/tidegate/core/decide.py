@@ -204,12 +204,12 @@ class _Pass:
     def _turn(self, leaf: Leaf, line: Line, order: Order, *, may_promise: bool) -> bool:
         """True: the line has somebody for another turn."""
         if self._head(line, may_promise=may_promise):
-            self.turns.started(leaf, line.lane)
+            self.turns.started(leaf, line)
             return line.advance()
         self.last = order
+        self.turns.waits(line.lane, order, promised=line.lifts == self.lifts)
         if line.lifts != self.lifts:
             return False  # it would not fit even when all that runs has ended
-        self.turns.promised(line.lane, order)
         # Tasks of an array are alike: the first that waits stands for them.
         return self.policy.backfill.depth > 0 and line.next_job()
 
@@ -266,7 +266,7 @@ class _Pass:
             else:
                 line = done or Line(self.world, lane)
                 self._started(line, chosen, backfilled=True)
-                turns.started(leaf, lane)
+                turns.started(leaf, line)
                 if line.advance():
                     turns.comes_again(line, shortest=shortest)
             leaf = turns.leaf()

@@ -183,11 +183,12 @@ class Turns:
         self.waiting -= 1
         return leaf.take()
 
-    def started(self, leaf: Leaf, lane: Lane) -> None:
+    def started(self, leaf: Leaf, line: Line) -> None:
         """What it was given counts at once. `leaf` is the one whose turn it was."""
         if self.shares is None:
             return
-        self.shares.charge(lane)
+        self.shares.charge(line.lane)
+        self.shares.let_go(line.lane, (AGED, line.job.submit_ms, line.job.id))
         if self.heaps:
             for at, branch in enumerate(leaf.path):
                 heapreplace(self.heaps[_parent(leaf.path, at)], branch.key())
@@ -241,10 +242,13 @@ class Turns:
             self.shares.shut(lane, place)
         return False
 
-    def promised(self, lane: Lane, place: Place) -> None:
-        """One past the ageing bound that waits for nodes keeps its room under the limits meanwhile."""
+    def waits(self, lane: Lane, place: Place, *, promised: bool) -> None:
+        """One past the ageing bound keeps its room under the limits until its promised start."""
         if self.shares is not None and place[0] == AGED:
-            self.shares.keep(lane)
+            if promised:
+                self.shares.keep(lane, place)
+            else:
+                self.shares.let_go(lane, place)
 
 
 def _parent(path: list[Branch], at: int) -> str:

@@ -17,9 +17,7 @@ NAMED_MAX = 12
 def refusal(world: World, spec: JobSpec, now: int) -> Refused | None:
     policy = world.policy
     if policy.queues and spec.queue not in policy.queues:
-        known = sorted(policy.queues)
-        more = f" and {len(known) - NAMED_MAX} more" if len(known) > NAMED_MAX else ""
-        return Refused(f"there is no queue {spec.queue!r}", f"name one of: {', '.join(known[:NAMED_MAX])}{more}")
+        return no_queue(world, spec.queue)
     for whose, most in _longest(world, spec):
         if most and spec.limit_ms > most:
             return Refused(
@@ -32,6 +30,14 @@ def refusal(world: World, spec: JobSpec, now: int) -> Refused | None:
             if refused is not None:
                 return refused
     return _over_limit(world, spec, now) if policy.queues else None
+
+
+def no_queue(world: World, name: str) -> Refused:
+    known = sorted(world.policy.queues)
+    if not known:
+        return Refused(f"there is no queue {name!r}: the policy has none", "list queues in the policy")
+    more = f" and {len(known) - NAMED_MAX} more" if len(known) > NAMED_MAX else ""
+    return Refused(f"there is no queue {name!r}", f"name one of: {', '.join(known[:NAMED_MAX])}{more}")
 
 
 # -- time limits -------------------------------------------------------------------------------------------

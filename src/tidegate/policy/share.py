@@ -6,7 +6,7 @@ dominant share by weight, of what it holds and of what it held before, decayed. 
 
 from typing import Final
 
-from tidegate.model.policy import PART_BITS, Bounds, Queue
+from tidegate.model.policy import PART_BITS, Bounds, PolicySpec, Queue
 from tidegate.policy import SHARE_BITS
 from tidegate.policy.order import AGED, ageing_bound
 from tidegate.world.accounts import Path, is_of_user, path_of, queue_of, used_at
@@ -16,7 +16,7 @@ from tidegate.world.records import NO_USE, Need
 from tidegate.world.world import World
 
 MORE_BITS: Final = 12
-"""On top of SHARE_BITS: weights divide shares, and one cpu of a large cluster must still count."""
+"""On top of USE_BITS: weights divide shares, and one cpu of a large cluster must still count."""
 NOT_DECLARED = Queue()
 Key = tuple[int, int, str]
 """(0 within the guarantee, else 1; how full it is, or its share; its name)"""
@@ -25,6 +25,17 @@ Place = tuple[int, int, int]
 BEHIND_ALL: Place = (1 << 62, 0, 0)
 Amounts = list[tuple[int, int]]
 """(column, amount)"""
+
+
+def approvers_of(policy: PolicySpec, queue: str) -> tuple[str, ...]:
+    """Who may let the queue exceed its limit: its own approvers, and those of the queues above."""
+    names: tuple[str, ...] = ()
+    at = len(queue)
+    while at > 0:
+        known = policy.queues.get(queue[:at])
+        names += known.approvers if known is not None else ()
+        at = queue.rfind("/", 0, at)
+    return names
 
 
 class Branch:
@@ -39,7 +50,7 @@ class Branch:
         self.scales = scales  # by column: capacity times weight; 0: there is none
         self.guarantee: Amounts = []
         self.limit: Amounts = []
-        self.kept: list[int] = []  # under the limit, for jobs past the ageing bound that hold a promise
+        self.kept: dict[Place, tuple[Need, int]] = {}  # chunks under the limit, for jobs past the ageing bound
         self.shut: Place | None = None  # who is past the ageing bound and waits for room under this limit
 
     def key(self) -> Key:
@@ -66,10 +77,13 @@ class Branch:
         if self.shut is not None and place > self.shut:
             return False
         if self.limit:
-            asked, kept = dict(need), self.kept
+            asked = {column: amount * units for column, amount in need}
+            for before, (other, others) in self.kept.items():
+                if before < place:
+                    for column, amount in other:
+                        asked[column] = asked.get(column, 0) + amount * others
             for column, most in self.limit:
-                there = self.held[column] + kept[column] if kept else self.held[column]
-                if there + asked.get(column, 0) * units > most:
+                if self.held[column] + asked.get(column, 0) > most:
                     return False
         return True
 
@@ -99,10 +113,10 @@ class Shares:
         found = self.paths.get((queue, user))
         if found is None:
             names: Path = path_of(self.world.policy, queue, user)
-            found = self.paths[queue, user] = [self._branch(name) for name in names]
+            found = self.paths[queue, user] = [self.branch(name) for name in names]
         return found
 
-    def _branch(self, name: str) -> Branch:
+    def branch(self, name: str) -> Branch:
         found = self.tree.get(name)
         if found is None:
             found = self.tree[name] = self._made(name)
@@ -120,6 +134,10 @@ class Shares:
         )
         branch.limit = self.amounts(queue.user_limit if is_user else queue.limit)
         if not is_user:
+            excess = self.world.excesses.get(name)
+            if excess is not None:
+                more = {self.world.columns.get(resource, -1): amount for resource, amount in excess.amounts}
+                branch.limit = [(column, most + more.get(column, 0)) for column, most in branch.limit]
             branch.guarantee = [(column, amount) for column, amount in self.amounts(queue.guarantee) if amount]
         return branch
 
@@ -153,24 +171,33 @@ class Shares:
             if not branch.has_room(need, units, place) and (branch.shut is None or place < branch.shut):
                 branch.shut = place
 
-    def shut_for_aged(self) -> None:
-        """For the jobs past the ageing bound of every pool, before any pool is looked at."""
+    def keep_for_aged(self) -> None:
+        """For the jobs past the ageing bound, of every pool, before any pool is looked at."""
         policy = self.world.policy
         if not any(queue.limit or queue.user_limit for queue in policy.queues.values()):
             return
+        aged: list[tuple[Place, str, Lane]] = []
         for pool in self.world.pools.values():
             for lane in pool.lanes.values():
                 head, bound = lane.jobs[0], ageing_bound(policy, lane.klass)
                 if bound and self.at - head.submit_ms >= bound:
-                    self.shut(lane, (AGED, head.submit_ms, head.id))
+                    aged.append(((AGED, head.submit_ms, head.id), pool.name, lane))
+        aged.sort()
+        for place, _, lane in aged:
+            if self.has_room(lane, place):
+                self.keep(lane, place)
+            else:
+                self.shut(lane, place)
 
-    def keep(self, lane: Lane) -> None:
-        """The room under its limits that a job past the ageing bound needs at its promised start."""
+    def keep(self, lane: Lane, place: Place) -> None:
+        """The room under its limits that the job needs: those behind it do without."""
         for branch in self.path(lane.queue, lane.user):
             if branch.limit:
-                branch.kept = branch.kept or [0] * len(self.capacity)
-                for column, amount in lane.need:
-                    branch.kept[column] += amount * lane.units
+                branch.kept[place] = (lane.need, lane.units)
+
+    def let_go(self, lane: Lane, place: Place) -> None:
+        for branch in self.path(lane.queue, lane.user):
+            branch.kept.pop(place, None)
 
     def charge(self, lane: Lane) -> None:
         units = lane.units
@@ -184,7 +211,7 @@ def shares_for_cycle(world: World, now: int) -> Shares | None:
     if not world.policy.queues:
         return None
     shares = Shares(world, now)
-    shares.shut_for_aged()
+    shares.keep_for_aged()
     return shares
 
 

@@ -212,6 +212,58 @@ class NodesBody(Body):
     declared: bool = False  # not measured: named on the command line, on this one machine
 
 
+class ExcessBody(Body):
+    """So much more than its limit the queue may hold, until then."""
+
+    until_ms: Annotated[int, Meta(ge=0, le=1 << 53)]
+    cpus: Annotated[float, Meta(ge=0, le=1 << 20)] = 0
+    memory_mib: Count = 0
+    gpus: Annotated[float, Meta(ge=0, le=1 << 20)] = 0
+    resources: dict[str, Count] = {}
+    note: Name = ""
+
+
+class RevokeBody(Body):
+    pass
+
+
+class ExcessRow(Body):
+    amounts: dict[str, int]
+    until_ms: int
+    by: str
+    note: str = ""
+
+
+class ShareRow(Body, omit_defaults=False):
+    """A queue, or with `user` one of its users, among its neighbours. Amounts as in NodeRow."""
+
+    queue: str
+    depth: int  # in the tree
+    place: int  # 1: its turn is first
+    neighbours: int  # itself among them
+    weight: int
+    share: float  # dominant, of what is held and decayed use, by weight
+    filled: float | None  # how much of its guarantee it holds, while it goes first for that
+    held: dict[str, int]
+    used: dict[str, int]  # decayed
+    guarantee: dict[str, int]
+    limit: dict[str, int]  # what was approved beyond it included
+    waiting: int  # jobs
+    why: str  # of its place
+    again_ms: int | None = None  # so long from now it would be before the one before it, if nothing else happens
+    itself: bool = False  # of a queue with parts: the jobs that name the queue itself
+    user: str = ""
+    excess: ExcessRow | None = None
+
+
+class ShareBody(Body):
+    now_ms: int
+    half_life_ms: int
+    rows: list[
+        ShareRow
+    ] = []  # from the root down, neighbours in the order of their turn; none: the policy has no queues
+
+
 class StatusBody(Body):
     version: str
     pid: int
@@ -284,6 +336,12 @@ ROUTES = (
     Route("drain", "POST", "/v1/nodes/{node}/drain", NodeActionBody, DoneBody,
           "What runs there may finish; nothing new starts."),
     Route("resume", "POST", "/v1/nodes/{node}/resume", NodeActionBody, DoneBody, "Lets the node take work again."),
+    Route("share", "GET", "/v1/share", None, ShareBody,
+          "How every queue stands against its neighbours: what it holds, has held and may hold, and its turn."),
+    Route("approve", "POST", "/v1/queues/{queue}/approve", ExcessBody, DoneBody,
+          "Lets a queue hold more than its limit for a time. For its approvers; a path is written with %2F."),
+    Route("revoke", "POST", "/v1/queues/{queue}/revoke", RevokeBody, DoneBody,
+          "Ends what was approved for a queue. What runs, runs on."),
     Route("events", "GET", "/v1/events", None, None,
           "The events as they happen (server-sent events, each an EventBody); `Last-Event-ID` goes on from there. "
           "A comment at least every 15 s says that the server lives.",

@@ -13,7 +13,7 @@ from tidegate.world.accounts import charge, reopen
 from tidegate.world.ended import job_gone, name_environment, notice_sent, remember_run
 from tidegate.world.nodes import blame, change_node, forgive
 from tidegate.world.pool import FITTING_KEPT
-from tidegate.world.records import ArrayState, HaltAsked, Parked, Run, Tries
+from tidegate.world.records import ArrayState, Excess, HaltAsked, Parked, Run, Tries
 from tidegate.world.waiting import (
     can_start,
     end_promises,
@@ -75,6 +75,14 @@ def apply(world: World, event: ev.Event) -> None:
             world.digest.strays.gone((event.task, event.attempt))
         case ev.PolicyChanged():
             _policy_changed(world, event)
+        case ev.ExcessApproved():
+            world.excesses[event.queue] = Excess(event.amounts, event.until, event.by, event.note)
+            world.digest.excesses.touched.add(event.queue)
+            _limits_changed(world)
+        case ev.ExcessOver():
+            del world.excesses[event.queue]
+            world.digest.excesses.gone(event.queue)
+            _limits_changed(world)
         case ev.NodeChanged() | ev.NodeSuspected() | ev.NodeTried() | ev.NodeCleared():
             change_node(world, event)
         case _:
@@ -90,6 +98,12 @@ def _policy_changed(world: World, event: ev.PolicyChanged) -> None:
     for pool in world.pools.values():
         pool.freed = None
         world.stirred[pool.name] = pool
+
+
+def _limits_changed(world: World) -> None:
+    for pool in world.pools.values():
+        if pool.lanes:
+            world.stirred[pool.name] = pool
 
 
 def _cycle_ran(world: World, event: ev.CycleRan) -> None:

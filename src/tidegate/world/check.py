@@ -173,6 +173,9 @@ def _accounts(world: World) -> Iterator[str]:
             yield f"{name!r} is said to hold {said}, and its runs hold {dict(held.get(name, {}))}"
         if min(account.used, default=0) < 0 or (account is not NO_USE and not any((*account.held, *account.used))):
             yield f"{name!r} has the account {account}, which is none"
+    for queue, excess in world.excesses.items():
+        if not excess.amounts or min(amount for _, amount in excess.amounts) <= 0:
+            yield f"queue {queue!r} may exceed its limit by {excess.amounts}"
     for (queue, user), path in world.paths.items():
         if path != path_of(world.policy, queue, user):
             yield f"the accounts of {user!r} in {queue!r} are said to be {path}"

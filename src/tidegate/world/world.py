@@ -8,7 +8,19 @@ from tidegate.model.policy import PolicySpec, Queue, Users
 from tidegate.world.digest import MODULUS, RECORD_KINDS, Digest, record_hash
 from tidegate.world.lanes import LaneKey
 from tidegate.world.pool import Pool
-from tidegate.world.records import Account, ArrayState, HaltAsked, LastRuns, Need, Notice, Parked, Run, Suspect, Tries
+from tidegate.world.records import (
+    Account,
+    ArrayState,
+    Excess,
+    HaltAsked,
+    LastRuns,
+    Need,
+    Notice,
+    Parked,
+    Run,
+    Suspect,
+    Tries,
+)
 
 OUTCOMES_KEPT = 10_000
 """So many ended jobs at least, and twice as many at most, are remembered for dependencies submitted later."""
@@ -46,6 +58,7 @@ class World:
         self.keys: dict[str, tuple[int, int]] = {}  # idempotency key -> (job, expiry), oldest first
         self.last_runs: dict[str, LastRuns] = {}  # by user
         self.accounts: dict[str, Account] = {}  # by queue, and by user below it; see world.accounts
+        self.excesses: dict[str, Excess] = {}  # by queue
         self.environments: dict[str, Pairs] = {}  # by the name that works give them
         self.notices: dict[int, Notice] = {}  # by job
         # Who is to blame (docs/decisions/0010).
