@@ -187,7 +187,7 @@ class Rule(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaul
     at_least: Annotated[
         Bounds,
         Meta(
-            description="jobs that ask for as much or more of each of these, all tasks of an array apart; also `nodes`"
+            description="jobs that ask for as much or more of each of these, or of `nodes`; each task of an array by itself"
         ),
     ] = ()
     time_from_ms: Annotated[int, Meta(ge=0, description="jobs with a time limit as long or longer; 0: any")] = 0
