@@ -12,13 +12,13 @@ bound conservative backfilling. A pass that only has new arrivals to look at tri
 """
 
 from tidegate.core import KERNEL
-from tidegate.core.memo import FLAT, Memo, Order, Ranking, Settled
-from tidegate.core.place import Chosen, Placer, placer_for
+from tidegate.core.memo import FLAT, LeafKey, Memo, Order, Ranking, Settled, leaf_key
+from tidegate.core.place import Chosen, Placer, Ranked, placer_for
 from tidegate.core.turns import Leaf, Line, Turns, array_tasks
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.decisions import Plan
 from tidegate.model.events import CUT_BY_STARTS, CUT_BY_TRIALS, CycleRan, JobStarted, Placement, Promise
-from tidegate.model.policy import CandidateOrder
+from tidegate.model.policy import CandidateOrder, PolicySpec
 from tidegate.policy.order import AGED
 from tidegate.policy.share import BEHIND_ALL, shares_for_cycle
 from tidegate.world.lanes import Lane
@@ -84,7 +84,7 @@ def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
     ranking, unchanged = memo.ranking(cycle.policy, pool, cycle.now)
     settled = memo.settled.get(pool.name)
     room_came = pool.freed is None or bool(pool.freed)
-    if settled is None or not unchanged or room_came or not _only_arrivals(settled, pool, ranking):
+    if settled is None or not unchanged or room_came or not _only_arrivals(settled, cycle.policy, pool, ranking):
         if settled is not None:
             del memo.settled[pool.name]
         ranking.room_came(pool.freed)
@@ -94,20 +94,23 @@ def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
                 cycle, pool, placer, Turns(cycle.policy, cycle.now, pool, ranking, ranking.leaves, cycle.shares)
             )
             settled = full_pass.full()
-            if settled is not None and ranking.leaf_names is None:
+            if settled is not None and cycle.shares is None:
                 memo.settled[pool.name] = settled
             if full_pass.standing:  # they may have taken room from now on when cursors moved
                 ranking.cursors.clear()
     elif (pool.fresh or settled.untried) and not settled.strict:
         serials = dict.fromkeys((*settled.untried, *pool.fresh))
         settled.untried = ()
-        some = {FLAT: [ranking.known[serial] for serial in serials]}
+        some: dict[LeafKey, list[Ranked]] = {}
+        for serial in serials:
+            entry = ranking.known[serial]
+            some.setdefault(leaf_key(cycle.policy, ranking, entry[5], entry[0]), []).append(entry)
         turns = Turns(cycle.policy, cycle.now, pool, ranking, some, None)
         settled.placer.resume()
         settled.untried = _Pass(cycle, pool, settled.placer, turns).candidates()
 
 
-def _only_arrivals(settled: Settled, pool: Pool, ranking: Ranking) -> bool:
+def _only_arrivals(settled: Settled, policy: PolicySpec, pool: Pool, ranking: Ranking) -> bool:
     """Nothing that arrived could get a promise, or take the place of a job that was refused in its turn."""
     last = settled.last_refused
     if last is None or (settled.room_for_promises and pool.grown) or settled.placer.counted != pool.counted:
@@ -115,8 +118,11 @@ def _only_arrivals(settled: Settled, pool: Pool, ranking: Ranking) -> bool:
     known = ranking.known
     for serial in pool.changed:
         entry = known.get(serial)
+        if entry is None:
+            continue
         # Compared as far as `last` goes: rank, submit, job. A job past the ageing bound always gets a promise.
-        if entry is not None and (entry < last or entry[0] == AGED):
+        level = leaf_key(policy, ranking, entry[5], entry[0])[0]
+        if level > settled.last_level or (level == settled.last_level and entry < last) or entry[0] == AGED:
             return False
     return True
 
@@ -131,6 +137,7 @@ class _Pass:
     __slots__ = (
         "cycle",
         "last",
+        "last_level",
         "lifts",
         "moved",
         "now",
@@ -156,7 +163,8 @@ class _Pass:
         self.standing: dict[int, tuple[int, Chosen]] = {}  # promises of earlier cycles that still hold
         self.lifts = 0  # how often room came back: what was refused before may fit since
         self.moved = False  # a standing promise did not just stay, so a second pass might choose better
-        self.last: Order | None = None  # of the last job refused in its turn
+        self.last: Order | None = None  # of the last job refused in its turn,
+        self.last_level = FLAT[0]  # and its level
         self.strict = self.policy.backfill.depth == 0  # nobody goes ahead
 
     def full(self) -> Settled | None:
@@ -174,7 +182,8 @@ class _Pass:
         untried = () if self.strict else self.candidates()
         if self.moved:
             return None
-        return Settled(self.placer, self.last, len(self.promises) < depth, self.strict, untried)
+        room = len(self.promises) < depth
+        return Settled(self.placer, self.last, self.last_level, room, self.strict, untried)
 
     # -- jobs in their turn ------------------------------------------------------------------------------
 
@@ -190,7 +199,7 @@ class _Pass:
             may_promise = given < depth or (aged and given < depth + self.policy.order.aged_promises_max)
             if given and not may_promise:
                 if aged:  # it has no promise that would protect it, so nobody goes ahead
-                    self.last, self.strict = order, True
+                    self.last, self.last_level, self.strict = order, turns.level or FLAT[0], True
                 break
             lane, done = turns.take(leaf)[5:]
             if turns.has_room(lane, order):
@@ -206,7 +215,7 @@ class _Pass:
         if self._head(line, may_promise=may_promise):
             self.turns.started(leaf, line)
             return line.advance()
-        self.last = order
+        self.last, self.last_level = order, self.turns.level or FLAT[0]
         self.turns.waits(line.lane, order, promised=line.lifts == self.lifts)
         if line.lifts != self.lifts:
             return False  # it would not fit even when all that runs has ended

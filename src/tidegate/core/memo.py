@@ -109,7 +109,8 @@ class Settled:
     """How a full pass over a pool ended: everything that waits, but for some lanes, was refused under this placer."""
 
     placer: Placer
-    last_refused: Order | None  # of the last job refused in its turn
+    last_refused: Order | None  # of the last job refused in its turn,
+    last_level: int  # and its level
     room_for_promises: bool  # fewer promises were given than the policy allows
     strict: bool  # nobody goes ahead of the last refused
     untried: tuple[int, ...]  # serials of lanes that the pass was cut before: all others were refused
