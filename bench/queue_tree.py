@@ -1,7 +1,8 @@
 """What a tree of queues costs: 200 queues in three levels against one line, with the same jobs in the same lanes.
 
-Both worlds get the same submissions, each lane in one of the queues; only in one the policy has them. One row is a cycle
-over an empty cluster that knows nothing from earlier ones, the other the cycle after one job of a full cluster ends.
+Both worlds get the same submissions, each lane in one of the queues; only in one the policy has them. One row is a
+cycle over an empty cluster that knows nothing from earlier ones, the other the cycle after one job of a full cluster
+ends.
 """
 
 from collections.abc import Sequence

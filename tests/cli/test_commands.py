@@ -18,7 +18,7 @@ NODE = api.NodeRow(
 )  # fmt: skip
 STATUS = api.StatusBody(
     version="0.1.0", pid=7, home="there", user="ann", up_ms=90_061_000, waiting=2, running=1, ended=1234, seq=99,
-    policy="tide", engine="local", kernel="pure", notes=["no cgroups: memory is not held to"],
+    policy="tide", policy_version=3, engine="local", kernel="pure", notes=["no cgroups: memory is not held to"],
 )  # fmt: skip
 
 
@@ -351,7 +351,12 @@ def stop_after_answer(server: FakeServer) -> Callable[[object], Raw]:
         (("up", "--engine", "slurm"), "local or virtual"),
         (("token", "make"), "add NAME"),
         (("token", "add"), "tide token add NAME"),
-        (("policy", "show"), "show NAME|FILE"),
+        (("policy", "check"), "tide policy check FILE"),
+        (("policy", "change"), "'change' is nothing to do; write one of show, "),
+        (("policy", "show", "--yes"), "--yes goes with apply and rollback"),
+        (("policy", "rollback", "two", "--yes"), "'two' is not a whole number"),
+        (("policy", "apply", "easy"), "nobody is here to be asked; say --yes"),
+        (("policy", "apply", "easy", "--json"), "nobody is here to be asked; say --yes"),
         (("drain",), "NODE... is missing"),
         (("replay", "x", "--cadence", "often"), "per-event"),
     ],

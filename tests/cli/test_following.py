@@ -248,7 +248,7 @@ def event(number: int) -> bytes:
 def status(number: int) -> api.StatusBody:
     return api.StatusBody(
         version="0", pid=1, home="h", user="u", up_ms=1, waiting=0, running=0, ended=0, seq=number, policy="tide",
-        engine="local", kernel="pure",
+        policy_version=1, engine="local", kernel="pure",
     )  # fmt: skip
 
 

@@ -102,8 +102,9 @@ class FaultyEngine:
         self.queue.append(Launched(*attempt))
 
     def _make_ghost(self, task: int) -> None:
-        before = self.inner.live.get(task)
-        if before is not None:
+        known = self.inner.live.get(task)
+        if known is not None:
+            before = known[0]
             ends = [end for end, _, other, attempt in self.inner.ends if (other, attempt) == (task, before)]
             self.ghosts[task, before] = ends[0]
 
@@ -129,7 +130,7 @@ class FaultyEngine:
         for task, attempt in [at for at, (_, nodes) in self.placed.items() if node.name in dict(nodes)]:
             del self.placed[task, attempt]
             self.ghosts.pop((task, attempt), None)
-            if self.inner.live.get(task) == attempt:
+            if (task, attempt) in self._live():
                 del self.inner.live[task]
 
     def return_nodes(self, now: int) -> None:
@@ -180,9 +181,12 @@ class FaultyEngine:
         signal = self.random.randint(1, 15) if by_itself and by_signal else 0
         return Ended(task, attempt, outcome, code, signal, Used(peak_kib=7), why)
 
+    def _live(self) -> list[Attempt]:
+        return [(task, ran[0]) for task, ran in self.inner.live.items()]
+
     def _inventory(self, now: int) -> list[Report]:
         self.quiet += 1
-        running = (*((task, attempt) for task, attempt in self.inner.live.items()), *self.ghosts)
+        running = (*self._live(), *self.ghosts)
         more = self.quiet < QUIET_INVENTORIES or running or self.down
         self.inventory_at = now + INVENTORY_MS if more else None
         return [

@@ -10,6 +10,7 @@ from tidegate.model.jobs import (
     AfterKind,
     Array,
     Cause,
+    Checkpoint,
     JobSpec,
     Retry,
     RetryRule,
@@ -24,6 +25,7 @@ from tidegate.model.policy import (
     Backfill,
     Bound,
     CandidateOrder,
+    Checkpoints,
     Cycle,
     Estimate,
     EstimateFrom,
@@ -33,6 +35,8 @@ from tidegate.model.policy import (
     Order,
     OrderBy,
     PolicySpec,
+    Preempt,
+    Preemption,
     Queue,
     Share,
     Users,
@@ -66,10 +70,30 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
         Backfill(chooser.pick(DEPTHS), chooser.pick(tuple(CandidateOrder))),
         Fit(chooser.pick(tuple(FitBy))),
         Estimate(chooser.pick(tuple(EstimateFrom)), raise_steps_ms=(7, 20)),
-        {"urgent": JobClass(chooser.pick((0, 0, 1)), 25, ageing_bound_ms=chooser.pick((0, 0, 10)))},
+        {
+            "urgent": JobClass(chooser.pick((0, 0, 1)), 25, ageing_bound_ms=chooser.pick((0, 0, 10))),
+            "normal": JobClass(preempt=chooser.pick((Preempt.NEVER, Preempt.NEVER, *Preempt))),
+        },
         queues_of(chooser) if one_in(chooser, 2) else {},
         Share(chooser.pick((0, 50))),
+        preemption_of(chooser),
+        Checkpoints(
+            chooser.pick((0, 12)), chooser.pick((0, 256)), answer_max_ms=30, at_once_max=chooser.pick((0, 1, 2))
+        ),
         cycle,
+    )
+
+
+def preemption_of(chooser: Chooser) -> Preemption:
+    return Preemption(
+        level_gap=chooser.pick((0, 1)),
+        reclaim_after_ms=chooser.pick((0, 20)),
+        share_margin_percent=chooser.pick((0, 10)),
+        min_run_ms=chooser.pick((0, 8)),
+        budget_percent=chooser.pick((10, 50, 100)),
+        user_max=chooser.pick((0, 1, 3)),
+        grace_ms=chooser.pick((0, 5)),
+        hold_ms=chooser.pick((10, 60)),
     )
 
 
@@ -115,6 +139,8 @@ def spec_of(chooser: Chooser, pools: Sequence[str], *, even: bool = False, plain
         first = chooser.integer(0, 3)
         indices = tuple(first + 2 * i for i in range(chooser.integer(1, 5)))
         spec["array"] = Array(indices, chooser.pick((0, 0, 1, 2)))
+    if not plain and one_in(chooser, 4):
+        spec["checkpoint"] = Checkpoint(every_ms=chooser.pick((0, 7)), size_mib=chooser.pick((0, 1)))
     if not plain and one_in(chooser, 3):
         spec["expected_ms"] = chooser.pick((1, 5, 15, 200))
     return JobSpec(**spec)  # type: ignore[arg-type]  # a dict of many types

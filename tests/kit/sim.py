@@ -6,6 +6,7 @@ from hashlib import blake2b
 from itertools import islice
 
 import msgspec
+from msgspec.structs import replace
 
 from tests.kit.deep import deep, difference, without_traces
 from tests.kit.faulty_engine import CALM, FaultyEngine
@@ -100,7 +101,7 @@ class WatchedLoop(Loop):
         super()._cycle(now)
         assert isinstance(self.journal, MemoryJournal)
         warm = self.journal.events[at:]
-        expected = [cold.cycle, *cold.starts]
+        expected = [cold.cycle, *cold.starts, *cold.halts]
         assert warm == expected, f"a warm memo decides otherwise: {warm} is not {expected}"
         if not cold.cycle.cut:
             assert list(cold.starts) == expected_starts, f"{cold.starts} is not {expected_starts}"
@@ -246,6 +247,9 @@ class Sim:
         self.engine.spoiled.clear()
         self.engine.return_nodes(self.now)
         self.send(*(SetNode(node) for node in self.nodes.values()))
+        queues = {name: replace(queue, limit=(), user_limit=()) for name, queue in self.world.policy.queues.items()}
+        if queues != self.world.policy.queues:  # a limit may have come that is too small for what waits
+            self.send(ChangePolicy(replace(self.world.policy, queues=queues)))
         self.send(*(Release(job) for job, parked in self.world.parked.items() if parked.held))
         self.send(*(RevokeExcess(queue) for queue in self.world.excesses))
         tree = SlowTree(self.world, self.now)  # the policy and the nodes may have changed since a job came
@@ -264,7 +268,7 @@ class Sim:
         world, ledger = self.world, self.ledger
         left = {name for name in ("jobs", "runs", "arrays", "tries", "promises", "parked", "halting", "strays",
                                   "dependents", "environments", "env_users", "failed_on", "launching", "notices",
-                                  "ripe", "timers") if getattr(world, name)}  # fmt: skip
+                                  "ripe", "timers", "saves", "asks") if getattr(world, name)}  # fmt: skip
         assert not left, {name: getattr(world, name) for name in left}
         assert not ledger.waiting
         assert not ledger.live

@@ -132,8 +132,7 @@ class _Slow:
     def run(self) -> None:
         depth = self.policy.backfill.depth
         tasks = sorted(waiting(self.world, self.pool), key=lambda found: self._turn(found[0]))
-        if depth > 1:
-            self._stand({task: job for job, task in tasks})
+        self._stand({task: job for job, task in tasks}, all_of_them=depth > 1)
         strict = depth == 0
         while tasks:
             job, task = self.tree.next(tasks, self._rank)
@@ -161,8 +160,13 @@ class _Slow:
                 self.tree.keep(job, promised=task in self.promises)
             if depth == 0:
                 break
-        for booking in self.standing.values():
-            self.room.booked.remove(booking)
+        for task, booking in self.standing.items():
+            if task in self.held:
+                self.promises[task] = Promise(
+                    task, self.starts_by[task], self.room.names(booking.chosen), self.held[task]
+                )
+            else:
+                self.room.booked.remove(booking)
         if self.policy.backfill.order is CandidateOrder.SHORTEST:
             tasks.sort(key=lambda found: (found[0].estimate_ms, found[0].submit_ms, found[0].id))
         while tasks and not strict:
@@ -171,9 +175,11 @@ class _Slow:
             if job.id not in self.passed and self.tree.has_room(job, aged=False):
                 self._start(job, task)
 
-    def _stand(self, waits: dict[int, Job]) -> None:
-        """Promises made before keep their room while they can, the earliest first."""
-        kept = list(self._handed_on(waits))
+    def _stand(self, waits: dict[int, Job], *, all_of_them: bool) -> None:
+        """Promises made before keep their room while they can, the earliest first; or those only that are held."""
+        kept = [promise for promise in self._handed_on(waits) if all_of_them or promise.held_until > self.now]
+        self.held = {promise.task: promise.held_until for promise in kept if promise.held_until > self.now}
+        self.starts_by = {promise.task: promise.start_by for promise in kept}
         for promise in sorted(kept, key=lambda promise: (promise.start_by, promise.task)):
             job, start = waits[promise.task], max(promise.start_by, self.now)
             chosen: Chosen | None
@@ -226,7 +232,7 @@ class _Slow:
             if known is not None and known[0] == found[0] and known[1][0] and found[1][0]:
                 found = known if self._still_free(job, *known) else found
             self.room.book(job, *found)
-            self.promises[task] = Promise(task, found[0], self.room.names(found[1]))
+            self.promises[task] = Promise(task, found[0], self.room.names(found[1]), self.held.get(task, 0))
 
     def _known(self, task: int) -> tuple[int, Chosen] | None:
         promise = self.world.promises.get(task)

@@ -27,6 +27,7 @@ from tidegate.model.jobs import (
     Amounts,
     Array,
     Cause,
+    Checkpoint,
     JobSpec,
     Labels,
     Retry,
@@ -96,6 +97,7 @@ class JobData(Data, rename={"klass": "class"}):
     backoff_max: str = "10m"
     notify: bool = False
     tags: dict[str, str] = {}
+    saves: bool = False  # it can save itself when it is asked to
     env: str = ""  # the name of an environment,
     brings: dict[str, str] = {}  # and what is in it
 
@@ -124,6 +126,8 @@ class EventData(Data):
     revoke: str = ""  # of a queue
     add: NodesData | None = None
     policy: str | dict[str, Any] = ""
+    if_version: int = -1  # of the policy that it is to replace
+    by: str = ""
     state: NodeState = NodeState.UP
     why: str = ""
 
@@ -144,6 +148,7 @@ class Expected(Data):
     nodes: dict[str, Words] = {}  # node -> "10m drained", and each later change of its state
     node_why: dict[str, str] = {}  # node -> part of the last reason that was given for its state
     notices: dict[str, Words] = {}  # job -> the outcome its notify command was told, each time
+    policies: list[str] | None = None  # "0s 1 fcfs", "10m 2 easy by ann: why": when, version, name, by whom, note
 
 
 class Scenario(Data):
@@ -216,6 +221,7 @@ def submit_of(said: JobData) -> Submit:
         losses_max=said.losses_max,
         retry=_retry(said),
         tags=tuple(sorted(said.tags.items())),
+        checkpoint=Checkpoint() if said.saves else None,
         work=Work(("true",), env=said.env, notify="mail" if said.notify else "") if said.notify or said.env else None,
     )
     return Submit(spec, said.id, said.key, tuple(sorted(said.brings.items())))
@@ -278,7 +284,8 @@ def commands_of(said: EventData) -> list[tuple[str, Command]]:
     if said.revoke:
         return [(f"revoke {said.revoke}", RevokeExcess(said.revoke, said.why))]
     assert said.policy, f"the event at {said.at} says nothing"
-    return [("policy", ChangePolicy(policy_of(said.policy)))]
+    change = ChangePolicy(policy_of(said.policy), said.by, said.why, said.if_version)
+    return [(f"policy at {said.at}", change)]
 
 
 def task_of(said: str) -> int:

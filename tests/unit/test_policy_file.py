@@ -12,6 +12,7 @@ from tidegate.model.policy import (
     Backfill,
     Bound,
     CandidateOrder,
+    Checkpoints,
     Cycle,
     Estimate,
     EstimateFrom,
@@ -22,6 +23,8 @@ from tidegate.model.policy import (
     Order,
     OrderBy,
     PolicySpec,
+    Preempt,
+    Preemption,
     Queue,
     Rule,
     Share,
@@ -50,12 +53,14 @@ fit: {by: pack}
 estimate: {from: last-two, raise_steps: [1m, 1h]}
 classes:
   critical: {head_start: 24h, why: pays}
-  no: {head_start: -1d12h, level: -1, run_max: 2h}
+  no: {head_start: -1d12h, level: -1, run_max: 2h, preempt: requeue}
 queues:
   lab: {weight: 2, guarantee: {gpus: 8, memory: 1T, cpus: 12.5%}, why: paid for}
   lab/vision: {limit: {cpus: 0.5, disks: 3}, users: fair, user_limit: {gpus: 2}, run_max: 1d}
   rest: 3
 share: {half_life: 7d}
+preemption: {level_gap: 0, min_run: 1m}
+checkpoints: {every: 10m, write_mib_s: 200, at_once_max: 4}
 cycle: {starts_max: 1_000}
 admission:
   large: {at_least: {gpus: 8, nodes: 2}, closed: [mon-fri 08:00-18:00], utc_offset: -1h, why: by night}
@@ -87,7 +92,7 @@ def test_every_entry_is_read():
         Estimate(EstimateFrom.LAST_TWO, (60_000, HOUR_MS)),
         {
             "critical": JobClass(head_start_ms=24 * HOUR_MS, why="pays"),
-            "no": JobClass(-1, -36 * HOUR_MS, 2 * HOUR_MS),
+            "no": JobClass(-1, -36 * HOUR_MS, 2 * HOUR_MS, Preempt.REQUEUE),
         },
         {
             "lab": Queue(
@@ -104,6 +109,8 @@ def test_every_entry_is_read():
             "rest": Queue(3),
         },
         Share(7 * 24 * HOUR_MS),
+        Preemption(0, min_run_ms=60_000),
+        Checkpoints(600_000, 200, at_once_max=4),
         Cycle(1000),
         {
             "large": Rule(
@@ -451,7 +458,7 @@ def test_every_field_is_described():
 
 
 def test_the_tables_of_exceptions_name_fields_that_exist():
-    records = {PolicySpec, Order, Backfill, Fit, Estimate, JobClass, Queue, Share, Cycle}
+    records = {PolicySpec, Order, Backfill, Fit, Estimate, JobClass, Queue, Share, Preemption, Checkpoints, Cycle}
     fields = {(record.__name__, name) for record in records for name in record.__struct_fields__}
     tables = {*policy_fields.RENAMED, *policy_fields.WORDS, *policy_fields.MAIN.items()}
     tables |= {(record, name) for record, _, name in (key.partition(".") for key in policy_fields.TEXTS) if name}

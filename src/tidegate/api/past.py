@@ -2,25 +2,25 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
-from traceback import print_exception
 from typing import Any, Protocol
 
+from tidegate.api.aside import Aside
 from tidegate.api.follow import Stream, Streams
 from tidegate.api.http import Request
 from tidegate.api.live import ToldJournal
 from tidegate.api.rows import job_row, live_rows
-from tidegate.api.words import RefusedError, Tasks, problem
+from tidegate.api.words import RefusedError, Tasks
 from tidegate.model.base import ARRAY_BITS, FOREVER_MS, task_key
-from tidegate.model.events import Event
+from tidegate.model.events import Event, PolicyChanged
 from tidegate.model.history import Ending
 from tidegate.model.jobs import ANY_FAILURE, Cause, Job, Outcome, RetryRule
 from tidegate.wire import api, states
 from tidegate.wire.arrays import format_indices
 from tidegate.wire.outputs import outputs_of
+from tidegate.wire.policy_diff import changes, summary
 from tidegate.world.world import World
 
 LOG_MAX = 4 << 20
@@ -61,6 +61,12 @@ class History(Protocol):
         """How many of its tasks ended for good and did not complete."""
         ...
 
+    def policy(self, version: int) -> PolicyChanged | None: ...
+
+    def policies(self, at_most: int) -> Sequence[PolicyChanged]:
+        """Newest first."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -80,10 +86,10 @@ class Past:
         self.aio = aio
         self.home = home
         self.archive = archive
-        self.thread = ThreadPoolExecutor(1, "past")
+        self.aside = Aside(aio, "the past cannot be read")
 
     def close(self) -> None:
-        self.thread.shutdown(wait=True, cancel_futures=True)
+        self.aside.close()
 
     @property
     def history(self) -> History:
@@ -122,18 +128,26 @@ class Past:
             more = len(found) > wish.limit
             return [ended_row(ending) for ending in reversed(found[: wish.limit])], more
 
-        self._aside(request, read, lambda result: done(*result))
+        self.aside.do(request, read, lambda result: done(*result))
 
-    def _aside(self, request: Request, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        def ended(future: asyncio.Future[Any]) -> None:
-            error = future.exception()
-            if error is None:
-                done(future.result())
-                return
-            print_exception(error)
-            request.fail(500, problem(f"the past cannot be read: {error}", "see the server's log"))
+    # -- the policies ------------------------------------------------------------------------------------
 
-        self.aio.run_in_executor(self.thread, work).add_done_callback(ended)
+    def policy(self, version: int) -> PolicyChanged | None:
+        return self.archive.history.policy(version)
+
+    def policies(self, request: Request, limit: int, done: Callable[[list[api.PolicyVersionRow], bool], None]) -> None:
+        """Newest first, each against the one before; and whether there are more."""
+
+        def read() -> tuple[list[api.PolicyVersionRow], bool]:
+            history = self.archive.open()
+            try:
+                found = history.policies(limit + 1)
+            finally:
+                history.close()
+            pairs = zip_longest(found[:limit], found[1 : limit + 1])
+            return [version_row(event, before) for event, before in pairs], len(found) > limit
+
+        self.aside.do(request, read, lambda result: done(*result))
 
     # -- one ---------------------------------------------------------------------------------------------
 
@@ -225,7 +239,7 @@ class Past:
             stream.send(stream.after + len(events), events)
             self.catch_up(stream, journal, streams)
 
-        self._aside(stream.request, lambda: self.archive.events(stream.after, SLICE), sent)
+        self.aside.do(stream.request, lambda: self.archive.events(stream.after, SLICE), sent)
 
 
 # -- choosing ------------------------------------------------------------------------------------------------
@@ -300,6 +314,14 @@ def ended_row(ending: Ending) -> api.JobRow:
         else:
             row.tasks, row.indices = len(ending.indices), format_indices(ending.indices)
     return row
+
+
+def version_row(event: PolicyChanged, before: PolicyChanged | None) -> api.PolicyVersionRow:
+    if before is None or before.version != event.version - 1:
+        changed = "the first" if event.version == 1 else "the one before is not known any more"
+    else:
+        changed = summary(changes(before.policy, event.policy))
+    return api.PolicyVersionRow(event.version, event.policy.name, event.at or None, event.by, event.note, changed)
 
 
 def known(amount: int) -> int | None:

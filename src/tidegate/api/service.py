@@ -17,6 +17,7 @@ from tidegate.api.http import TEXT, Request
 from tidegate.api.live import LiveInbox, Result, ToldJournal, Wish
 from tidegate.api.openapi import document
 from tidegate.api.past import Past, PastRows
+from tidegate.api.policies import HISTORY_LIMIT, Judge, Policies
 from tidegate.api.rows import live_rows, node_rows
 from tidegate.api.shares import excess_of, share_body
 from tidegate.api.submit import MistakeError, command_of
@@ -58,14 +59,16 @@ class Service:
     """Everything a request can reach."""
 
     def __init__(
-        self, world: World, inbox: LiveInbox, journal: ToldJournal, past: Past, access: Access, facts: Facts
-    ) -> None:
+        self, world: World, inbox: LiveInbox, journal: ToldJournal, past: Past, access: Access, facts: Facts,
+        judge: Judge,
+    ) -> None:  # fmt: skip
         self.world = world
         self.inbox = inbox
         self.journal = journal
         self.past = past
         self.access = access
         self.facts = facts
+        self.policies = Policies(world, inbox, past, judge, facts.now)
         self.table = QueueTable(world)
         self.waits = Waits()
         self.streams = Streams()
@@ -313,7 +316,7 @@ class Service:
         timeout_ms = min(number(asked.get("timeout_ms", "30000"), "a time in milliseconds"), WAIT_MAX_MS)
         Poll(self, request, tasks, known, timeout_ms).start()
 
-    # -- nodes, events, the server -----------------------------------------------------------------------
+    # -- nodes -------------------------------------------------------------------------------------------
 
     def _nodes(self, request: Request) -> None:
         declared = bool(self.facts.about().get("declared"))
@@ -347,9 +350,28 @@ class Service:
             who = f"one of: {', '.join(approvers)}" if approvers else "an administrator"
             raise RefusedError(403, f"{request.peer.user} may not approve anything for queue {queue!r}", f"ask {who}")
 
-    def _may_manage(self, request: Request) -> None:
+    def _may_manage(self, request: Request, what: str = "manage the server") -> None:
         if not request.peer.is_admin:
-            raise RefusedError(403, f"{request.peer.user} may not manage the server", "ask an administrator")
+            raise RefusedError(403, f"{request.peer.user} may not {what}", "ask an administrator")
+
+    # -- the policy --------------------------------------------------------------------------------------
+
+    def _policy(self, request: Request) -> None:
+        self.policies.show(request, number(self._query(request, "policy").get("version", "0"), "a version"))
+
+    def _policy_history(self, request: Request) -> None:
+        asked = self._query(request, "policy_history")
+        self.policies.history(request, number(asked.get("limit", str(HISTORY_LIMIT)), "a limit"))
+
+    def _policy_diff(self, request: Request, body: api.PolicyChoice) -> None:
+        self.policies.compare(request, body)
+
+    def _set_policy(self, request: Request, body: api.PolicyWish) -> None:
+        self._may_manage(request, f"change the policy: that is for {self.access.name} and administrators")
+        self._may_command(request, 1)
+        self.policies.put(request, body)
+
+    # -- events, the server ------------------------------------------------------------------------------
 
     def _events(self, request: Request) -> None:
         if len(self.streams.live) >= SUBSCRIBERS_MAX:
@@ -370,7 +392,8 @@ class Service:
         about = self.facts.about()
         about.pop("declared", None)
         body = api.StatusBody(waiting=waiting, running=len(world.runs), seq=self.journal.seq,
-                              ended=self.past.ended_count(), policy=world.policy.name, **about)  # fmt: skip
+                              ended=self.past.ended_count(), policy=world.policy.name,
+                              policy_version=world.policy_version, **about)  # fmt: skip
         request.answer(200, encode(body))
 
     def _stop(self, request: Request, body: api.StopBody) -> None:

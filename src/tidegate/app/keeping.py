@@ -29,6 +29,7 @@ class Keeping:
         self.journal = SqliteJournal(path, history=True)
         done = recovered(self.journal)
         self.world = done.world
+        self.journal.see_to_policies(self.world.policy_version, self.world.policy)
         for note in done.notes:
             say(note)
         if self.world.seq:

@@ -39,6 +39,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ("up", "tidegate.cli.control", "run the server"),
         ("down", "tidegate.cli.control", "stop it; running jobs go on"),
         ("status", "tidegate.cli.control", "how it is"),
+        ("policy", "tidegate.cli.policy", "see, check, compare and change who goes first"),
         ("drain", "tidegate.cli.nodes", "let a node run empty"),
         ("resume", "tidegate.cli.nodes", "let it take work again"),
         ("quota", "tidegate.cli.share", "let a queue exceed its limit for a time"),
@@ -49,7 +50,6 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     ("laboratory", (
         ("replay", "tidegate.cli.lab", "run a recorded workload through the live loop, under any policy"),
         ("generate", "tidegate.cli.lab", "write a synthetic workload with bursts"),
-        ("policy", "tidegate.cli.lab", "look at policies and check policy files"),
         ("demo", "tidegate.cli.lab", "a real burst on this machine, watched live"),
     )),
 )  # fmt: skip

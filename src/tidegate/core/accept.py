@@ -44,7 +44,7 @@ def accept(world: World, command: cmd.Command, now: int) -> Answer:
         case cmd.SetNodeState():
             return _set_node_state(world, command, now)
         case cmd.ChangePolicy():
-            return (ev.PolicyChanged(now, world.policy_version + 1, command.policy),)
+            return _change_policy(world, command, now)
         case cmd.ApproveExcess():
             return _approve(world, command, now)
         case cmd.RevokeExcess():
@@ -302,6 +302,23 @@ def _approve(world: World, command: cmd.ApproveExcess, now: int) -> Answer:
     if world.excesses.get(command.queue) == excess:
         return ()
     return (ev.ExcessApproved(now, command.queue, excess.amounts, excess.until, excess.by, excess.note),)
+
+
+# -- policy ------------------------------------------------------------------------------------------------
+
+
+def _change_policy(world: World, command: cmd.ChangePolicy, now: int) -> Answer:
+    """The same again is no change, whatever version it was meant for: a wish may be sent twice."""
+    version = world.policy_version
+    if version and command.policy == world.policy:
+        return ()
+    if command.if_version not in {-1, version}:
+        return Refused(
+            f"the policy in force is version {version} ({world.policy.name!r}), not {command.if_version}: "
+            "it was changed meanwhile",
+            f"look at what changed; then say version {version}",
+        )
+    return (ev.PolicyChanged(now, version + 1, command.policy, command.by, command.note),)
 
 
 # -- nodes -------------------------------------------------------------------------------------------------

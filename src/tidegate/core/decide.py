@@ -11,13 +11,25 @@ With depth 0 the first refusal ends the pass (strict order); with depth 1 this i
 bound conservative backfilling. A pass that only has new arrivals to look at tries just those.
 """
 
+from msgspec.structs import replace
+
 from tidegate.core import KERNEL
 from tidegate.core.memo import FLAT, LeafKey, Memo, Order, Ranking, Settled, leaf_key
 from tidegate.core.place import Chosen, Placer, Ranked, placer_for
+from tidegate.core.preempt import Preemptor, may_preempt
 from tidegate.core.turns import Leaf, Line, Turns, array_tasks
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.decisions import Plan
-from tidegate.model.events import CUT_BY_STARTS, CUT_BY_TRIALS, CycleRan, JobStarted, Placement, Promise
+from tidegate.model.events import (
+    CUT_BY_PREEMPTION,
+    CUT_BY_STARTS,
+    CUT_BY_TRIALS,
+    CycleRan,
+    HaltRequested,
+    JobStarted,
+    Placement,
+    Promise,
+)
 from tidegate.model.policy import CandidateOrder, PolicySpec
 from tidegate.policy.order import AGED
 from tidegate.policy.share import BEHIND_ALL, shares_for_cycle
@@ -36,10 +48,13 @@ def decide(world: World, memo: Memo, now: int) -> Plan:
         _look_at(cycle, memo, stirred[name])
     if world.suspects:
         _one_run_where_tried(cycle)
+    looks = tuple(sorted(cycle.preemptor.looks.items())) if cycle.preemptor is not None else ()
     number = world.cycle + 1
-    memo.cycle = -1 if cycle.cut == CUT_BY_TRIALS else number
-    ran = CycleRan(now, number, world.policy_version, KERNEL, cycle.cut, tuple(cycle.promised), tuple(cycle.withdrawn))
-    return Plan(ran, tuple(cycle.starts))
+    memo.cycle = -1 if cycle.cut in {CUT_BY_TRIALS, CUT_BY_PREEMPTION} else number
+    ran = CycleRan(
+        now, number, world.policy_version, KERNEL, cycle.cut, tuple(cycle.promised), tuple(cycle.withdrawn), looks
+    )
+    return Plan(ran, tuple(cycle.starts), tuple(cycle.halts))
 
 
 def _one_run_where_tried(cycle: "_Cycle") -> None:
@@ -66,14 +81,16 @@ def _one_run_where_tried(cycle: "_Cycle") -> None:
 class _Cycle:
     """What one cycle gathers over its pools."""
 
-    __slots__ = ("cut", "now", "policy", "promised", "shares", "starts", "withdrawn", "world")
+    __slots__ = ("cut", "halts", "now", "policy", "preemptor", "promised", "shares", "starts", "withdrawn", "world")
 
     def __init__(self, world: World, now: int) -> None:
         self.world = world
         self.policy = world.policy
         self.now = now
         self.shares = shares_for_cycle(world, now)
+        self.preemptor = Preemptor(world, self.shares, now) if may_preempt(world.policy) else None
         self.starts: list[JobStarted] = []
+        self.halts: list[HaltRequested] = []
         self.promised: list[Promise] = []
         self.withdrawn: list[int] = []
         self.cut = ""
@@ -94,7 +111,7 @@ def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
                 cycle, pool, placer, Turns(cycle.policy, cycle.now, pool, ranking, ranking.leaves, cycle.shares)
             )
             settled = full_pass.full()
-            if settled is not None and cycle.shares is None:
+            if settled is not None and cycle.shares is None and cycle.preemptor is None:
                 memo.settled[pool.name] = settled
             if full_pass.standing:  # they may have taken room from now on when cursors moved
                 ranking.cursors.clear()
@@ -136,6 +153,7 @@ class _Pass:
 
     __slots__ = (
         "cycle",
+        "held",
         "last",
         "last_level",
         "lifts",
@@ -161,6 +179,7 @@ class _Pass:
         self.now = cycle.now
         self.promises: dict[int, Promise] = {}
         self.standing: dict[int, tuple[int, Chosen]] = {}  # promises of earlier cycles that still hold
+        self.held: dict[int, int] = {}  # those of them that others were interrupted for, and until when
         self.lifts = 0  # how often room came back: what was refused before may fit since
         self.moved = False  # a standing promise did not just stay, so a second pass might choose better
         self.last: Order | None = None  # of the last job refused in its turn,
@@ -170,8 +189,8 @@ class _Pass:
     def full(self) -> Settled | None:
         """None: another pass at once might find more, so nothing is settled."""
         depth, pool = self.policy.backfill.depth, self.pool
-        if depth > 1 and pool.promised:
-            self._stand()
+        if pool.promised:
+            self._stand(all_of_them=depth > 1)
         self._heads()
         if self.standing and not self.cycle.cut:
             self._lift_the_rest()
@@ -241,19 +260,38 @@ class _Pass:
                 line.lifts = self.lifts
                 self.promises[task] = promise = self._promise(lane, task, *promised)
                 self.moved |= standing is not None and self.world.promises.get(task) != promise
+                if self.cycle.preemptor is not None:
+                    self._interrupt(self.cycle.preemptor, line, promise)
         return False
+
+    def _interrupt(self, preemptor: Preemptor, line: Line, promise: Promise) -> None:
+        """Others make room for the job, if its turn is worth that: it starts when they have gone, not when it must."""
+        lane, task, grace_ms = line.lane, line.task, max(1, self.policy.preemption.grace_ms)
+        soon = self.now + grace_ms
+        if promise.start_by <= soon:
+            return
+        self.placer.lift(lane, promise.start_by, self._rows(promise))
+        room = self.placer.room_between(soon, soon + lane.estimate_ms)
+        halts = preemptor.make_room(self.pool, lane, line.job, task, room)
+        if not halts:
+            self.placer.stand(lane, promise.start_by, self._rows(promise))
+            return
+        cycle = self.cycle
+        cycle.halts += halts
+        cycle.cut = CUT_BY_PREEMPTION
+        self.promises[task] = replace(promise, held_until=self.now + self.policy.preemption.hold_ms)
 
     def _promise(self, lane: Lane, task: int, start: int, chosen: Chosen) -> Promise:
         """A promise whose start is what it was keeps its nodes too, if they are free then."""
-        known = self.world.promises.get(task)
+        known, held_until = self.world.promises.get(task), self.held.get(task, 0)
         if known is not None and known.start_by == start and known.nodes and chosen[0]:
             before = self._rows(known)
             if before != chosen:
                 self.placer.lift(lane, start, chosen)
                 if self.placer.stand(lane, start, before) is not None:
-                    return known
+                    return replace(known, held_until=held_until)
                 self.placer.stand(lane, start, chosen)
-        return Promise(task, start, self._names(chosen))
+        return Promise(task, start, self._names(chosen), held_until)
 
     # -- jobs ahead of their turn ------------------------------------------------------------------------
 
@@ -301,15 +339,19 @@ class _Pass:
 
     # -- promises ----------------------------------------------------------------------------------------
 
-    def _stand(self) -> None:
-        """Room for the promises made before, earliest first; newcomers plan around them."""
+    def _stand(self, *, all_of_them: bool) -> None:
+        """Room for the promises made before, earliest first; newcomers plan around them. If not all: for those held."""
         jobs = self.world.jobs
         kept = [self.world.promises[task] for task in self.pool.promised]
+        if not all_of_them:
+            kept = [promise for promise in kept if promise.held_until > self.now]
         for promise in sorted(kept, key=lambda promise: (promise.start_by, promise.task)):
             job, task = jobs[promise.task >> ARRAY_BITS], promise.task
             if job.spec.array is not None:
                 task = next(array_tasks(self.world, job), task)  # a lost task may have come before it
             chosen = self.placer.stand(self.pool.lanes[self.world.lane_key(job)], promise.start_by, self._rows(promise))
+            if promise.held_until > self.now:
+                self.held[task] = promise.held_until
             if chosen is not None:
                 self.standing[task] = (promise.start_by, chosen)
             else:
@@ -320,12 +362,15 @@ class _Pass:
         return tuple([row_of[name] for name, _ in promise.nodes]), tuple([count for _, count in promise.nodes])
 
     def _lift_the_rest(self) -> None:
-        """Their jobs are no longer among the first `depth`."""
-        for task, standing in self.standing.items():
-            lane = self.pool.lanes[self.world.lane_key(self.world.jobs[task >> ARRAY_BITS])]
-            self.placer.lift(lane, *standing)
-        self.lifts += 1
-        self.moved = True
+        """Their jobs are no longer among the first `depth`. What is held stays."""
+        for task, (start, chosen) in self.standing.items():
+            if task in self.held:
+                self.promises[task] = Promise(task, start, self._names(chosen), self.held[task])
+            else:
+                lane = self.pool.lanes[self.world.lane_key(self.world.jobs[task >> ARRAY_BITS])]
+                self.placer.lift(lane, start, chosen)
+                self.lifts += 1
+                self.moved = True
 
     def _record_promises(self) -> None:
         """What changed against the promises the world knows of. A pass that was cut withdraws nothing."""

@@ -5,7 +5,7 @@ everything unconfirmed is derived again, and engines ignore what they have.
 """
 
 from tidegate.model.base import ARRAY_BITS
-from tidegate.model.engine import Directive, Halt, Launch, Notify
+from tidegate.model.engine import Ask, Directive, Halt, Launch, Notify
 from tidegate.model.jobs import Job, Outcome, Pairs
 from tidegate.world.world import World
 
@@ -18,15 +18,20 @@ def directives(world: World, after: int = 0) -> list[Directive]:
         run = world.runs[task]
         job = world.jobs[task >> ARRAY_BITS]
         env = () if job.spec.work is None else environment_of(world, job)
-        wanted.append(Launch(task, run.attempt, job, run.nodes, env))
+        tries = world.tries.get(task)
+        wanted.append(Launch(task, run.attempt, job, run.nodes, env, 0 if tries is None else tries.kept_ms))
     wanted.reverse()
     for task, halt in world.halting.items():
         if halt.seq > after:
             work = world.jobs[task >> ARRAY_BITS].spec.work
-            wanted.append(Halt(task, halt.attempt, halt.outcome, work.grace_ms if work is not None else 0))
+            grace_ms = work.grace_ms if work is not None else 0
+            wanted.append(Halt(task, halt.attempt, halt.outcome, grace_ms, halt.save))
     for (task, attempt), seq in world.strays.items():
         if seq > after:  # without grace: the task may run somewhere else
             wanted.append(Halt(task, attempt, Outcome.LOST))
+    wanted.extend(
+        Ask(task, save.attempt, save.number) for task, save in world.saves.items() if save.is_open and save.seq > after
+    )
     wanted.extend(
         Notify(notice.job, notice.outcome, environment_of(world, notice.job))
         for notice in world.notices.values()

@@ -4,6 +4,7 @@ from bisect import bisect_left, bisect_right
 
 from msgspec.structs import replace
 
+from tidegate.core.asks import asks, next_ask
 from tidegate.core.blame import tried
 from tidegate.model import events as ev
 from tidegate.model.base import ARRAY_BITS, index_of, job_of
@@ -26,6 +27,10 @@ def due(world: World, now: int) -> tuple[ev.Event, ...]:
     if world.ripe or world.emptying or (world.timers and world.timers[0][0] <= now):
         _conditions(world, now, events)
         _drained(world, now, events)
+    if world.asks and world.asks[0][0] <= now:
+        events.extend(asks(world, now))
+    if world.looks:
+        events.extend(ev.LookedAgain(now, pool) for pool, at in sorted(world.looks.items()) if at <= now)
     if world.suspects:
         wanted = [name for name, suspect in world.suspects.items() if not suspect.tried and suspect.until <= now]
         events.extend(tried(world, name, now) for name in sorted(wanted))
@@ -79,6 +84,12 @@ def _waits(world: World, job_id: int) -> bool:
 def next_due(world: World) -> int | None:
     """When `due` will next have something to say, if nothing else happens."""
     soonest = world.timers[0][0] if world.timers else None
+    if world.asks:
+        ask_at = next_ask(world)
+        soonest = ask_at if soonest is None else min(soonest, ask_at)
+    if world.looks:
+        look_at = min(world.looks.values())
+        soonest = look_at if soonest is None else min(soonest, look_at)
     for pool in world.pools.values():
         ends = pool.end_times
         if ends and (soonest is None or ends[0] < soonest):

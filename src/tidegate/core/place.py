@@ -4,6 +4,7 @@
 or None. `tests/kit/slow_placer.py` says the same in plain Python, and a property test holds them equal.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -13,9 +14,9 @@ import numpy.typing as npt
 from tidegate.model.jobs import Shape
 from tidegate.model.policy import FitBy
 from tidegate.policy.fit import scores
-from tidegate.world.draft import ColumnDraft, CountedDraft, Level, Rows, chunks_of, holds_chunk
+from tidegate.world.draft import ColumnDraft, CountedDraft, Level, Rows, add_many, chunks_of, holds_chunk
 from tidegate.world.lanes import Lane
-from tidegate.world.pool import Columns, Pool
+from tidegate.world.pool import Columns, Pool, chunks_by_row
 from tidegate.world.records import Need
 
 Ranked = tuple[int, int, int, int, int, Lane, Any]
@@ -51,6 +52,10 @@ class Placer(Protocol):
 
     def lift(self, lane: Lane, start: int, chosen: Chosen) -> None:
         """Takes back what `promise` or `stand` took."""
+        ...
+
+    def room_between(self, start: int, end: int) -> Columns:
+        """Free amounts by node from `start` to `end`, the least of it, as far as is planned."""
         ...
 
 
@@ -128,7 +133,24 @@ class CountedPlacer:
 
     def lift(self, lane: Lane, start: int, chosen: Chosen) -> None:
         start = max(start, self.draft.now)
+        self.draft.lay_out()
         self.draft.take(start, start + lane.estimate_ms, -lane.units)
+
+    def room_between(self, start: int, end: int) -> Columns:
+        """Promises have no nodes here: as many chunks as they take are taken off the first rows."""
+        pool, draft = self.pool, self.draft
+        assert pool.unit is not None
+        draft.lay_out()
+        room = pool.free.copy()
+        for time in pool.end_times[: bisect_right(pool.end_times, start)]:
+            add_many(room, [(run.rows, run.counts, run.need) for run in pool.runs_at[time].values()], 1)
+        chunks = chunks_by_row(room, pool.unit)
+        first = bisect_right(draft.times, start) - 1
+        taken = int(chunks.sum()) - max(0, min(draft.free[first : bisect_left(draft.times, end)]))
+        off = np.diff(np.minimum(np.cumsum(chunks), taken), prepend=0)
+        for column, amount in pool.unit:
+            room[column] -= off * amount
+        return room
 
 
 class ColumnPlacer:
@@ -248,10 +270,7 @@ class ColumnPlacer:
         draft = self.draft
         start = max(start, draft.now)
         end = start + lane.estimate_ms
-        room = draft.room_at(start)
-        for level in draft.levels:
-            if start < level.start < end:
-                np.minimum(room, level.room, out=room)
+        room = self.room_between(start, end)
         if not chosen[0]:  # promised while the pool was counted
             again = choose(self.pool, lane, room, self.by)
             if again is None:
@@ -265,6 +284,14 @@ class ColumnPlacer:
             return None
         draft.keep(start, end, *chosen, lane.need)
         return chosen
+
+    def room_between(self, start: int, end: int) -> Columns:
+        draft = self.draft
+        room = draft.room_at(start)
+        for level in draft.levels:
+            if start < level.start < end:
+                np.minimum(room, level.room, out=room)
+        return room
 
     def lift(self, lane: Lane, start: int, chosen: Chosen) -> None:
         start = max(start, self.draft.now)

@@ -24,6 +24,8 @@ def reconcile(world: World, report: en.Report, now: int) -> tuple[ev.Event, ...]
             return _ended(world, report, now)
         case en.Launched():
             return _launched(world, report, now)
+        case en.Saved():
+            return _saved(world, report, now)
         case en.LaunchRefused():
             return _launch_refused(world, report, now)
         case en.Notified():
@@ -60,6 +62,16 @@ def _ended(world: World, report: en.Ended, now: int) -> tuple[ev.Event, ...]:
     else:
         over = ended_badly(world, report, now, blames=blames)
     return (over, *blame.failed(world, run, now)) if blames else (over,)
+
+
+def _saved(world: World, report: en.Saved, now: int) -> tuple[ev.Event, ...]:
+    """Never less than was kept before: what is safe stays safe."""
+    save = world.saves.get(report.task)
+    if save is None or save.attempt != report.attempt or report.kept_ms < save.kept_ms or report.number > save.number:
+        return ()
+    if (report.number, report.kept_ms) == (save.number, save.kept_ms) and not save.is_open:
+        return ()
+    return (ev.CheckpointKept(now, report.task, report.attempt, report.number, report.kept_ms, report.size_mib),)
 
 
 def _stray_gone(world: World, task: int, attempt: int, now: int) -> tuple[ev.Event, ...]:

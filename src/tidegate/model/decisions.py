@@ -1,9 +1,10 @@
 """What one cycle chose. It becomes events before anything acts on it."""
 
 from tidegate.model.base import Value
-from tidegate.model.events import CycleRan, JobStarted
+from tidegate.model.events import CycleRan, HaltRequested, JobStarted
 
 
 class Plan(Value, frozen=True, gc=False):
     cycle: CycleRan
     starts: tuple[JobStarted, ...]
+    halts: tuple[HaltRequested, ...] = ()  # who makes room

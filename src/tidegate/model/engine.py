@@ -14,6 +14,7 @@ class Launch(Value, frozen=True, gc=False, tag=True):
     job: Job
     nodes: Placement
     env: Pairs = ()
+    kept_ms: int = 0  # so much of the work earlier attempts have saved
 
 
 class Halt(Value, frozen=True, gc=False, tag=True):
@@ -23,6 +24,15 @@ class Halt(Value, frozen=True, gc=False, tag=True):
     attempt: int
     outcome: Outcome
     grace_ms: int = 0
+    save: bool = False  # asked to save itself first; it is over when it has, or when the grace is
+
+
+class Ask(Value, frozen=True, gc=False, tag=True):
+    """Ask this attempt to save itself, once for every number."""
+
+    task: int
+    attempt: int
+    number: int
 
 
 class Notify(Value, frozen=True, gc=False, tag=True):
@@ -33,7 +43,7 @@ class Notify(Value, frozen=True, gc=False, tag=True):
     env: Pairs = ()
 
 
-Directive = Launch | Halt | Notify
+Directive = Launch | Halt | Ask | Notify
 
 
 class Launched(Value, frozen=True, gc=False, tag=True):
@@ -54,6 +64,16 @@ class Ended(Value, frozen=True, gc=False, tag=True):
     signal: int = 0
     used: Used = NOTHING_KNOWN
     why: str = ""
+
+
+class Saved(Value, frozen=True, gc=False, tag=True):
+    """The attempt has saved itself, whole. `kept_ms`: so much of what it did itself."""
+
+    task: int
+    attempt: int
+    number: int  # the ask it answers; 0: by itself, or because it is being ended
+    kept_ms: int
+    size_mib: int = 0
 
 
 class LaunchRefused(Value, frozen=True, gc=False, tag=True):
@@ -87,4 +107,4 @@ class Inventory(Value, frozen=True, gc=False, tag=True):
     running: tuple[tuple[int, int], ...]  # (task, attempt)
 
 
-Report = Launched | Ended | LaunchRefused | Notified | NodeSeen | NodeLost | Inventory
+Report = Launched | Ended | Saved | LaunchRefused | Notified | NodeSeen | NodeLost | Inventory

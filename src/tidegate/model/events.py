@@ -69,6 +69,30 @@ class HaltRequested(Value, frozen=True, gc=False, tag=True):
     outcome: Outcome
     by: str
     again: bool = False  # when it has ended the task waits again
+    save: bool = False  # it is asked to save itself first
+    room_for: int = 0  # the task it makes room for
+    until: int = 0  # planning assumes that it has ended by then; 0: nothing new is known
+
+
+class CheckpointAsked(Value, frozen=True, gc=False, tag=True):
+    """The job is to save itself, and run on."""
+
+    at: int
+    task: int
+    attempt: int
+    number: int
+    next_at: int  # it is asked again then
+
+
+class CheckpointKept(Value, frozen=True, gc=False, tag=True):
+    """The attempt has saved itself, whole: so much of what it did another one need not do again."""
+
+    at: int
+    task: int
+    attempt: int
+    number: int  # the ask it answers; 0: none
+    kept_ms: int
+    size_mib: int = 0
 
 
 class AttemptLost(Value, frozen=True, gc=False, tag=True):
@@ -134,6 +158,13 @@ class TimePassed(Value, frozen=True, gc=False, tag=True):
     at: int
 
 
+class LookedAgain(Value, frozen=True, gc=False, tag=True):
+    """The time has come that a cycle named: the pool is looked at anew."""
+
+    at: int
+    pool: str
+
+
 class EstimateRaised(Value, frozen=True, gc=False, tag=True):
     """A run outlived its estimate; planning now assumes this end."""
 
@@ -196,6 +227,8 @@ class PolicyChanged(Value, frozen=True, gc=False, tag=True):
     at: int
     version: int
     policy: PolicySpec
+    by: str = ""
+    note: str = ""
 
 
 class ExcessApproved(Value, frozen=True, gc=False, tag=True):
@@ -219,6 +252,8 @@ class ExcessOver(Value, frozen=True, gc=False, tag=True):
 
 CUT_BY_STARTS = "starts in "
 CUT_BY_TRIALS = "trials"
+CUT_BY_PREEMPTION = "preemption"
+"""Somebody was interrupted: what the pass would do next rests on when they go, and on what is held."""
 
 
 class Promise(Value, frozen=True, gc=False):
@@ -227,6 +262,7 @@ class Promise(Value, frozen=True, gc=False):
     task: int
     start_by: int
     nodes: Placement  # empty where the pool is counted, not searched
+    held_until: int = 0  # until then the room is kept for it, whoever else has a turn: others were interrupted for it
 
 
 class CycleRan(Value, frozen=True, gc=False, tag=True):
@@ -239,6 +275,7 @@ class CycleRan(Value, frozen=True, gc=False, tag=True):
     cut: str  # "": ran to its end; else CUT_BY_TRIALS, or CUT_BY_STARTS and the pool in which that count ran out
     promised: tuple[Promise, ...] = ()  # new or changed
     withdrawn: tuple[int, ...] = ()  # tasks that hold a promise no more
+    looks: tuple[tuple[str, int], ...] = ()  # (pool, when): time alone may let somebody be interrupted then
 
 
 Event = (
@@ -250,12 +287,15 @@ Event = (
     | JobStarted
     | JobLaunched
     | HaltRequested
+    | CheckpointAsked
+    | CheckpointKept
     | AttemptLost
     | AttemptFailed
     | TaskRested
     | JobEnded
     | JobDropped
     | TimePassed
+    | LookedAgain
     | EstimateRaised
     | NodeChanged
     | NodeSuspected

@@ -101,6 +101,16 @@ class Retry(Value, frozen=True, gc=False, omit_defaults=True):
 
 NO_RETRY = Retry()
 
+
+class Checkpoint(Value, frozen=True, gc=False, omit_defaults=True):
+    """How the job saves itself when it is asked to, so that another attempt goes on from there."""
+
+    signal: int = 0  # what it is sent when it is asked; 0: nothing, it looks for itself
+    every_ms: int = 0  # how often it is asked while it runs; 0: as the policy says
+    size_mib: int = 0  # about how much it writes; 0: as the policy assumes
+    where: str = ""  # a directory or a bucket for what it saves, a pattern as in Work; "": in the server's home
+
+
 Pairs = tuple[tuple[str, str], ...]
 """Names and values, sorted by name."""
 
@@ -154,6 +164,8 @@ class JobSpec(Value, frozen=True, gc=False, omit_defaults=True, rename={"klass":
     held: bool = False
     losses_max: int = 3  # lost attempts that are tried again
     retry: Retry = NO_RETRY
+    checkpoint: Checkpoint | None = None
+    starts_over: bool = False  # it cannot save itself, and says that it may be ended and begun anew all the same
     tags: Pairs = ()
     work: Work | None = None  # None: nothing that could run, as in a replay
 

@@ -106,6 +106,15 @@ class Estimate(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_de
     why: str = ""
 
 
+class Preempt(StrEnum):
+    """How a job makes room for another."""
+
+    NEVER = "never"
+    CHECKPOINT = "checkpoint"
+    REQUEUE = "requeue"
+    CANCEL = "cancel"
+
+
 class JobClass(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """A priority class: a level, and within it a head start in time."""
 
@@ -119,6 +128,13 @@ class JobClass(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_de
     ] = 0
     head_start_ms: int = 0
     run_max_ms: Annotated[int, Meta(ge=0, description="the longest time limit a job may ask for; 0: any")] = 0
+    preempt: Annotated[
+        Preempt,
+        Meta(
+            description="how its jobs make room for others: not at all; by saving themselves, those that can; by being "
+            "ended and waiting again, saved if they can; by being ended for good"
+        ),
+    ] = Preempt.NEVER
     ageing_bound_ms: Annotated[
         int, Meta(ge=0, description="as `order.ageing_bound`, for jobs of this class; 0: as it says there")
     ] = 0
@@ -186,9 +202,7 @@ class Rule(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaul
 
     at_least: Annotated[
         Bounds,
-        Meta(
-            description="jobs that ask for as much or more of each of these, or of `nodes`; each task of an array by itself"
-        ),
+        Meta(description="jobs that ask for as much or more of each of these, or of `nodes`, each task by itself"),
     ] = ()
     time_from_ms: Annotated[int, Meta(ge=0, description="jobs with a time limit as long or longer; 0: any")] = 0
     queues: Annotated[tuple[str, ...], Meta(description="jobs of these queues and their parts; none: of all")] = ()
@@ -203,6 +217,55 @@ class Rule(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaul
         int, Meta(description="how far the clock of `closed` is ahead of UTC; may be negative")
     ] = 0
     why: Annotated[str, Meta(description="told to whoever is refused")] = ""
+
+
+class Preemption(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """Whose work is interrupted for whom, and how much of it at most."""
+
+    level_gap: Annotated[
+        int, Meta(ge=0, description="jobs of a level so much higher may interrupt those of a lower one; 0: they wait")
+    ] = 1
+    reclaim_after_ms: Annotated[
+        int, Meta(ge=0, description="a queue within its guarantee waits this long, then takes back what it has lent")
+    ] = 5 * MINUTE_MS
+    share_margin_percent: Annotated[
+        int,
+        Meta(
+            ge=0, le=100, description="a queue may interrupt one whose share stays larger by this much of all; 0: never"
+        ),
+    ] = 0
+    min_run_ms: Annotated[int, Meta(ge=0, description="nobody is interrupted who has not run this long")] = (
+        5 * MINUTE_MS
+    )
+    budget_percent: Annotated[
+        int, Meta(ge=0, le=100, description="how many of the running jobs may be interrupted a minute, at least one")
+    ] = 10
+    user_max: Annotated[
+        int, Meta(ge=0, description="how many jobs of one user may be interrupted a minute; 0: any")
+    ] = 10
+    grace_ms: Annotated[int, Meta(ge=0, description="how long they are expected to take to save themselves and go")] = (
+        MINUTE_MS
+    )
+    hold_ms: Annotated[int, Meta(ge=1, description="how long the room is kept for the one it was made for")] = (
+        10 * MINUTE_MS
+    )
+    why: str = ""
+
+
+class Checkpoints(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """When jobs that can save themselves are asked to."""
+
+    every_ms: Annotated[
+        int, Meta(ge=0, description="how often a job of a class that may be preempted is asked; 0: only when it is")
+    ] = 5 * MINUTE_MS
+    write_mib_s: Annotated[
+        int,
+        Meta(ge=0, description="MiB a second that all of them together are to write; asks are spread by it; 0: any"),
+    ] = 0
+    size_mib: Annotated[int, Meta(ge=0, description="MiB that a job is taken to write if it does not say")] = 1024
+    at_once_max: Annotated[int, Meta(ge=0, description="how many may be saving at once; 0: any number")] = 0
+    answer_max_ms: Annotated[int, Meta(ge=1, description="an ask that is not answered by then is given up")] = HOUR_MS
+    why: str = ""
 
 
 class Cycle(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
@@ -221,6 +284,8 @@ class PolicySpec(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_
     classes: dict[str, JobClass] = msgspec.field(default_factory=dict)
     queues: dict[str, Queue] = msgspec.field(default_factory=dict)
     share: Share = Share()
+    preemption: Preemption = Preemption()
+    checkpoints: Checkpoints = Checkpoints()
     cycle: Cycle = Cycle()
     admission: dict[str, Rule] = msgspec.field(default_factory=dict)
     why: str = ""

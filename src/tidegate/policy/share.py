@@ -17,6 +17,7 @@ from tidegate.world.world import World
 
 MORE_BITS: Final = 12
 """On top of USE_BITS: weights divide shares, and one cpu of a large cluster must still count."""
+HELD_BITS: Final = 32
 NOT_DECLARED = Queue()
 Key = tuple[int, int, str]
 """(0 within the guarantee, else 1; how full it is, or its share; its name)"""
@@ -72,6 +73,18 @@ class Branch:
             if scale:
                 share = max(share, ((self.held[column] << USE_BITS) + self.used[column] << MORE_BITS) // scale)
         return share
+
+    def share_held(self) -> int:
+        """As `share`, of what it holds now alone, with HELD_BITS bits."""
+        held = self.held
+        return max([(held[c] << HELD_BITS) // scale for c, scale in enumerate(self.scales) if scale], default=0)
+
+    def is_below_guarantee(self) -> bool:
+        return bool(self.guarantee) and all(self.held[column] < amount for column, amount in self.guarantee)
+
+    def is_guaranteed(self) -> bool:
+        """All that it holds of the resources it has a guarantee for."""
+        return bool(self.guarantee) and all(self.held[column] <= amount for column, amount in self.guarantee)
 
     def has_room(self, need: Need, units: int, place: Place) -> bool:
         if self.shut is not None and place > self.shut:
@@ -199,11 +212,13 @@ class Shares:
         for branch in self.path(lane.queue, lane.user):
             branch.kept.pop(place, None)
 
-    def charge(self, lane: Lane) -> None:
-        units = lane.units
-        for branch in self.path(lane.queue, lane.user):
+    def charge(self, lane: Lane, sign: int = 1) -> None:
+        self.hold(lane.queue, lane.user, lane.need, sign * lane.units)
+
+    def hold(self, queue: str, user: str, need: Need, units: int) -> None:
+        for branch in self.path(queue, user):
             held = branch.held
-            for column, amount in lane.need:
+            for column, amount in need:
                 held[column] += amount * units
 
 

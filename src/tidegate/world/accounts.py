@@ -4,6 +4,8 @@ A queue's path names it: `lab/vision` is a part of `lab`, and what it holds `lab
 users apart each has an account below it, `lab/vision/@ann`.
 """
 
+from itertools import zip_longest
+
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.policy import PolicySpec, Users
 from tidegate.world.decay import USE_BITS, halved
@@ -103,14 +105,13 @@ def used_at(account: Account, at: int, half_life_ms: int) -> tuple[int, ...]:
     """Decayed use by column, with USE_BITS bits: the average of what was held, the last half-life counting half."""
     if not half_life_ms:
         return ()
-    used, held, past = account.used, account.held, at - account.at
+    past = at - account.at
     if past <= 0:
-        return used
+        return account.used
     found = []
-    for column in range(max(len(held), len(used))):
-        target = held[column] << USE_BITS if column < len(held) else 0
-        before = used[column] if column < len(used) else 0
-        found.append(target + halved(before - target, past, half_life_ms))
+    for held, used in zip_longest(account.held, account.used, fillvalue=0):
+        target = held << USE_BITS
+        found.append(target + halved(used - target, past, half_life_ms))
     return tuple(found)
 
 

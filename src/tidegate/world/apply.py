@@ -13,7 +13,8 @@ from tidegate.world.accounts import charge, reopen
 from tidegate.world.ended import job_gone, name_environment, notice_sent, remember_run
 from tidegate.world.nodes import blame, change_node, forgive
 from tidegate.world.pool import FITTING_KEPT
-from tidegate.world.records import ArrayState, Excess, HaltAsked, Parked, Run, Tries
+from tidegate.world.records import NO_TRIES, ArrayState, Excess, HaltAsked, Parked, Run, Tries
+from tidegate.world.saves import ask_no_more, asked, begin_saving, kept, stop_saving
 from tidegate.world.waiting import (
     can_start,
     end_promises,
@@ -29,6 +30,8 @@ from tidegate.world.waiting import (
     watch_deadline,
 )
 from tidegate.world.world import KEYS_EXPIRE_MS, World
+
+INTERRUPTED_KEPT_MS = 60_000
 
 
 def apply(world: World, event: ev.Event) -> None:
@@ -55,9 +58,11 @@ def apply(world: World, event: ev.Event) -> None:
             world.ripe.clear()
             world.emptying.clear()
         case ev.HaltRequested():
-            world.halting[event.task] = HaltAsked(event.attempt, event.outcome, world.seq, event.again)
-            world.ordered = world.seq
-            world.digest.halting.touched.add(event.task)
+            _halt_requested(world, event)
+        case ev.CheckpointAsked():
+            asked(world, event, world.jobs[event.task >> ARRAY_BITS])
+        case ev.CheckpointKept():
+            kept(world, event)
         case ev.AttemptLost() | ev.AttemptFailed():
             _attempt_over(world, event)
         case ev.TaskRested():
@@ -73,16 +78,15 @@ def apply(world: World, event: ev.Event) -> None:
         case ev.StrayGone():
             world.strays.pop((event.task, event.attempt), None)
             world.digest.strays.gone((event.task, event.attempt))
+        case ev.LookedAgain():
+            pool = world.pools[event.pool]
+            pool.freed = None
+            world.stirred[pool.name] = pool
+            world.looks.pop(pool.name, None)
         case ev.PolicyChanged():
             _policy_changed(world, event)
-        case ev.ExcessApproved():
-            world.excesses[event.queue] = Excess(event.amounts, event.until, event.by, event.note)
-            world.digest.excesses.touched.add(event.queue)
-            _limits_changed(world)
-        case ev.ExcessOver():
-            del world.excesses[event.queue]
-            world.digest.excesses.gone(event.queue)
-            _limits_changed(world)
+        case ev.ExcessApproved() | ev.ExcessOver():
+            _excess_changed(world, event)
         case ev.NodeChanged() | ev.NodeSuspected() | ev.NodeTried() | ev.NodeCleared():
             change_node(world, event)
         case _:
@@ -100,7 +104,14 @@ def _policy_changed(world: World, event: ev.PolicyChanged) -> None:
         world.stirred[pool.name] = pool
 
 
-def _limits_changed(world: World) -> None:
+def _excess_changed(world: World, event: ev.ExcessApproved | ev.ExcessOver) -> None:
+    match event:
+        case ev.ExcessApproved():
+            world.excesses[event.queue] = Excess(event.amounts, event.until, event.by, event.note)
+            world.digest.excesses.touched.add(event.queue)
+        case ev.ExcessOver():
+            del world.excesses[event.queue]
+            world.digest.excesses.gone(event.queue)
     for pool in world.pools.values():
         if pool.lanes:
             world.stirred[pool.name] = pool
@@ -112,6 +123,9 @@ def _cycle_ran(world: World, event: ev.CycleRan) -> None:
         world.promises[promise.task] = promise
         world.digest.promises.touched.add(promise.task)
         world.pools[world.jobs[promise.task >> ARRAY_BITS].pool].promised[promise.task] = None
+    for name in world.stirred:
+        world.looks.pop(name, None)
+    world.looks.update(event.looks)
     for task in event.withdrawn:
         promise_over(world, world.pools[world.jobs[task >> ARRAY_BITS].pool], task)
     if event.cut:
@@ -218,6 +232,8 @@ def _job_started(world: World, event: ev.JobStarted) -> None:
     )  # fmt: skip
     world.runs[task] = run
     pool.occupy(run)
+    if spec.checkpoint is not None:
+        begin_saving(world, job, run)
     world.launching[task] = world.ordered = world.seq
     digest = world.digest
     digest.runs.touched.add(task)
@@ -227,6 +243,19 @@ def _job_started(world: World, event: ev.JobStarted) -> None:
         take_off(world, pool, lane, job)
     else:
         set_array(world, job, arrays.started(world.arrays[job.id], spec.array.indices, index_of(task)))
+
+
+def _halt_requested(world: World, event: ev.HaltRequested) -> None:
+    task = event.task
+    world.halting[task] = HaltAsked(event.attempt, event.outcome, world.seq, event.again, event.save, event.room_for)
+    world.ordered = world.seq
+    world.digest.halting.touched.add(task)
+    ask_no_more(world, task)
+    if event.room_for:
+        recent = [one for one in world.interrupted if one[0] > event.at - INTERRUPTED_KEPT_MS]
+        world.interrupted = (*recent, (event.at, world.jobs[task >> ARRAY_BITS].spec.user))
+    if event.until:
+        _expect(world, replace(world.runs[task], expected_end=event.until))
 
 
 def _job_ended(world: World, event: ev.JobEnded) -> None:
@@ -243,6 +272,8 @@ def _job_ended(world: World, event: ev.JobEnded) -> None:
         world.stirred[pool.name] = pool
     else:
         vacate(world, run, event.at)
+        if world.saves:
+            stop_saving(world, task)
         remember_run(world, job.spec.user, event.at, run)
         if event.blames:
             blame(world, job.id, run)
@@ -287,13 +318,11 @@ def _attempt_over(world: World, event: ev.AttemptLost | ev.AttemptFailed) -> Non
     job = world.jobs[task >> ARRAY_BITS]
     run = world.runs.pop(task)
     vacate(world, run, event.at)
-    known = world.tries.get(task)
-    failed, lost = (known.failed, known.lost) if known is not None else (0, 0)
-    if isinstance(event, ev.AttemptFailed):
-        failed += 1
-    elif event.counts:
-        lost += 1
-    world.tries[task] = Tries(event.attempt, failed, lost, event.until)
+    known = world.tries.get(task, NO_TRIES)
+    failed = known.failed + isinstance(event, ev.AttemptFailed)
+    lost = known.lost + (isinstance(event, ev.AttemptLost) and event.counts)
+    ran_ms, kept_ms = known.ran_ms + event.at - run.start_ms, known.kept_ms + stop_saving(world, task)
+    world.tries[task] = Tries(event.attempt, failed, lost, event.until, ran_ms, kept_ms)
     world.digest.tries.touched.add(task)
     if event.blames:
         blame(world, job.id, run)
@@ -315,10 +344,15 @@ def _tries_over(world: World, task: int) -> None:
 
 def _estimate_raised(world: World, event: ev.EstimateRaised) -> None:
     run = world.runs[event.task]
+    _expect(world, replace(run, expected_end=event.expected_end, raises=run.raises + 1))
+
+
+def _expect(world: World, run: Run) -> None:
+    """Another end than was planned with."""
     pool = world.pools[run.pool]
-    pool.unexpect(run)
-    world.runs[run.task] = raised = replace(run, expected_end=event.expected_end, raises=run.raises + 1)
-    pool.expect(raised)
+    pool.unexpect(world.runs[run.task])
+    world.runs[run.task] = run
+    pool.expect(run)
     world.digest.runs.touched.add(run.task)
     pool.freed = None  # what was promised on the old end must be looked at again
     world.stirred[pool.name] = pool

@@ -38,7 +38,7 @@ class Notes:
 
 RECORD_KINDS = (
     "accounts", "arrays", "dependents", "environments", "excesses", "failed_on", "halting", "jobs", "keys", "last_runs",
-    "marks", "nodes", "notices", "outcomes", "parked", "promises", "runs", "strays", "suspects", "tries",
+    "marks", "nodes", "notices", "outcomes", "parked", "promises", "runs", "saves", "strays", "suspects", "tries",
 )  # fmt: skip
 
 
@@ -62,6 +62,7 @@ class Digest:
     parked: Notes
     promises: Notes
     runs: Notes
+    saves: Notes
     strays: Notes
     suspects: Notes
     tries: Notes

@@ -65,6 +65,11 @@ class Tries(Value, frozen=True, gc=False):
     failed: int  # how many ended badly by themselves,
     lost: int  # and how many were lost and count
     until: int  # the next does not start before
+    ran_ms: int = 0  # how long they ran together,
+    kept_ms: int = 0  # and how much of that is saved
+
+
+NO_TRIES = Tries(0, 0, 0, 0)
 
 
 class HaltAsked(Value, frozen=True, gc=False):
@@ -72,6 +77,20 @@ class HaltAsked(Value, frozen=True, gc=False):
     outcome: Outcome
     seq: int  # the number of the event, so that a cursor can skip what was sent
     again: bool = False  # when it has ended the task waits again
+    save: bool = False  # it is asked to save itself first
+    room_for: int = 0  # the task it makes room for
+
+
+class Save(Value, frozen=True, gc=False):
+    """How far a running attempt that can save itself has been asked to, and has."""
+
+    attempt: int
+    next_ms: int  # when it is asked next
+    number: int = 0  # of the last ask
+    asked_ms: int = 0
+    is_open: bool = False  # that ask is not answered
+    seq: int = 0  # as in HaltAsked
+    kept_ms: int = 0  # so much of what it did itself is saved
 
 
 class Notice(Value, frozen=True, gc=False):

@@ -15,7 +15,19 @@ from tidegate.model.jobs import Job, Outcome, Pairs
 from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import PolicySpec
 from tidegate.world.pool import CLOSED, Pool
-from tidegate.world.records import Account, ArrayState, Excess, HaltAsked, LastRuns, Notice, Parked, Run, Suspect, Tries
+from tidegate.world.records import (
+    Account,
+    ArrayState,
+    Excess,
+    HaltAsked,
+    LastRuns,
+    Notice,
+    Parked,
+    Run,
+    Save,
+    Suspect,
+    Tries,
+)
 from tidegate.world.waiting import can_start, enter_lane
 from tidegate.world.world import SCALARS, TABLES, World
 
@@ -49,7 +61,12 @@ class _Image(msgspec.Struct, kw_only=True):
     policy_version: int
     next_job: int
     ordered: int
+    interrupted: tuple[tuple[int, str], ...] = ()
+    writes_until: int = 0
     accounts: dict[str, Account] = {}
+    asks: list[tuple[int, int]] = []
+    looks: dict[str, int] = {}
+    saves: dict[int, Save] = {}
     arrays: dict[int, ArrayState]
     columns: dict[str, int]
     dependents: dict[int, tuple[int, ...]]

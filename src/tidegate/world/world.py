@@ -18,6 +18,7 @@ from tidegate.world.records import (
     Notice,
     Parked,
     Run,
+    Save,
     Suspect,
     Tries,
 )
@@ -29,8 +30,8 @@ USERS_KEPT = 100_000
 """So many users at least have their last run times remembered; the ones first seen go first."""
 
 # What a fork takes over as it is, and what it copies; a compiled class has no `__dict__` to ask.
-SCALARS = ("seq", "cycle", "policy", "policy_version", "next_job", "ordered")
-TABLES = (*RECORD_KINDS, "columns", "emptying", "env_users", "launching", "timers", "ripe")
+SCALARS = ("seq", "cycle", "policy", "policy_version", "next_job", "ordered", "interrupted", "writes_until")
+TABLES = (*RECORD_KINDS, "columns", "emptying", "env_users", "launching", "looks", "asks", "timers", "ripe")
 
 
 class World:
@@ -52,6 +53,9 @@ class World:
         self.tries: dict[int, Tries] = {}  # by task
         self.promises: dict[int, Promise] = {}
         self.halting: dict[int, HaltAsked] = {}
+        self.saves: dict[int, Save] = {}  # by task: attempts that are asked to save themselves now and then
+        self.interrupted: tuple[tuple[int, str], ...] = ()  # (when, user): who made room lately, a minute at least
+        self.writes_until = 0  # when what was asked to be saved so far should have been written
         self.strays: dict[tuple[int, int], int] = {}  # (task, attempt) -> event number
         self.dependents: dict[int, tuple[int, ...]] = {}
         self.outcomes: dict[int, Outcome] = {}
@@ -68,6 +72,8 @@ class World:
         # Derived from the records above, kept for speed only.
         self.ordered = 0  # the number of the last event that an engine has to act on
         self.launching: dict[int, int] = {}  # task -> event number of a start the engine has not confirmed
+        self.looks: dict[str, int] = {}  # pool -> when time alone may change what is decided there
+        self.asks: list[tuple[int, int]] = []  # (when to ask for a checkpoint, task), sorted
         self.timers: list[tuple[int, int]] = []  # (when to look, task), sorted; index 0 is for the job, too
         self.ripe: dict[int, None] = {}  # parked jobs whose conditions changed
         self.env_users: dict[str, int] = {}  # environment -> how many live jobs and notices name it
@@ -133,7 +139,7 @@ class World:
         return self._with_scalars(fresh.read(self))
 
     def _with_scalars(self, records: int) -> str:
-        scalars = (self.cycle, self.policy_version, self.policy, self.next_job)
+        scalars = (self.cycle, self.policy_version, self.policy, self.next_job, self.writes_until, self.interrupted)
         return f"{(records + record_hash('world', 0, scalars)) % MODULUS:032x}"
 
 

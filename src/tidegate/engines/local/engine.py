@@ -20,6 +20,7 @@ from tidegate.engines.local.records import Key
 from tidegate.engines.local.users import User, UserError, Users
 from tidegate.model.base import index_of, job_of
 from tidegate.model.engine import (
+    Ask,
     Directive,
     Ended,
     Halt,
@@ -103,6 +104,8 @@ class LocalEngine:
                         outcome=directive.outcome,
                         grace_ms=directive.grace_ms,
                     )
+                case Ask():
+                    self._say("ask", task=directive.task, attempt=directive.attempt, number=directive.number)
                 case Notify():
                     self._notify(directive, now)
                 case _:

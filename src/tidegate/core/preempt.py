@@ -1,0 +1,274 @@
+"""Preemption: who is interrupted so that a job in its turn can start. Never more than needed, never in a loop.
+
+A victim must be lower in an order that the preemption cannot turn round (docs/decisions/0017): of a lower level; or of
+a queue that, with the victims gone and the job there, still holds more than the job's own.
+"""
+
+from collections import Counter
+from typing import NamedTuple
+
+from tidegate.model.base import ARRAY_BITS
+from tidegate.model.events import HaltRequested
+from tidegate.model.jobs import Job, Outcome
+from tidegate.model.policy import JobClass, PolicySpec, Preempt
+from tidegate.policy.share import HELD_BITS, Branch, Shares
+from tidegate.world.lanes import Lane
+from tidegate.world.pool import Columns, Pool
+from tidegate.world.records import Run
+from tidegate.world.world import World
+
+MINUTE_MS = 60_000
+NO_CLASS = JobClass()
+
+
+class Victim(NamedTuple):
+    level: int
+    lost: int  # chunk-milliseconds that would have to be done again
+    task: int
+    run: Run
+    why: str
+    rule: "Rule"
+
+
+class Rule(NamedTuple):
+    """What must hold when it is done, lest it be done the other way round next."""
+
+    mine: Branch | None = None  # where the queues of the two part
+    theirs: Branch | None = None
+    reclaims: bool = False
+
+    def holds(self, margin: int) -> bool:
+        if self.mine is None or self.theirs is None:
+            return True
+        if self.reclaims:
+            return self.mine.is_guaranteed() and not self.theirs.is_below_guarantee()
+        return self.mine.share_held() + margin <= self.theirs.share_held()
+
+
+BY_LEVEL = Rule()
+
+
+def may_preempt(policy: PolicySpec) -> bool:
+    """Does the policy let anybody be interrupted?"""
+    return any(known.preempt is not Preempt.NEVER for known in policy.classes.values())
+
+
+class Preemptor:
+    """Of one cycle."""
+
+    __slots__ = ("looks", "margin", "now", "policy", "rules", "shares", "world")
+
+    def __init__(self, world: World, shares: Shares | None, now: int) -> None:
+        self.world = world
+        self.policy = world.policy
+        self.rules = world.policy.preemption
+        self.margin = (self.rules.share_margin_percent << HELD_BITS) // 100
+        self.shares = shares
+        self.now = now
+        self.looks: dict[str, int] = {}  # by pool: when time alone may change the answer
+
+    def make_room(self, pool: Pool, lane: Lane, job: Job, task: int, room: Columns) -> list[HaltRequested]:
+        """Those who go, so that the job fits in `room` and what they leave; none, if that cannot be, or not yet."""
+        allowed = self._allowed(pool)
+        victims = self._candidates(pool, lane, job) if allowed else []
+        if not victims:
+            return []
+        chosen = by_row(pool, lane, room, victims) if not lane.shape.stack else victims
+        chosen = needed(pool, lane, room, chosen)
+        if not chosen or not self._stays_so(lane, chosen):
+            return []
+        if len(chosen) > allowed:  # a wide gang takes several minutes; what goes now is kept for it
+            self._look_at(pool, self.now + MINUTE_MS)
+        return [self._halt(victim, job, task) for victim in chosen[:allowed]]
+
+    def _halt(self, victim: Victim, job: Job, task: int) -> HaltRequested:
+        run = victim.run
+        other = self.world.jobs[run.task >> ARRAY_BITS]
+        again = self._class(other).preempt is not Preempt.CANCEL
+        return HaltRequested(
+            self.now, run.task, run.attempt, Outcome.CANCELLED, f"makes room for job {job.id}: {victim.why}",
+            again, again and other.spec.checkpoint is not None, task, self.now + max(1, self.rules.grace_ms),
+        )  # fmt: skip
+
+    # -- who may be interrupted --------------------------------------------------------------------------
+
+    def _candidates(self, pool: Pool, lane: Lane, job: Job) -> list[Victim]:
+        """The lowest level first, then those that lose least."""
+        world, level, found = self.world, self._class(job).level, []
+        users = Counter(user for at, user in world.interrupted if at > self.now - MINUTE_MS)
+        for run in world.runs.values():
+            if run.pool != pool.name or run.task in world.halting:
+                continue
+            other = world.jobs[run.task >> ARRAY_BITS]
+            known = self._class(other)
+            if known.preempt is Preempt.NEVER or known.level > level:
+                continue
+            if known.preempt is Preempt.CHECKPOINT and other.spec.checkpoint is None:
+                continue
+            why, rule = self._why(pool, lane, job, level - known.level, other)
+            if not why:
+                continue
+            old_enough = run.start_ms + self.rules.min_run_ms
+            if old_enough > self.now:
+                self._look_at(pool, old_enough)
+            elif self.rules.user_max and users[other.spec.user] >= self.rules.user_max:
+                self._look_at(pool, self.now + MINUTE_MS)
+            else:
+                found.append(Victim(known.level, self._lost(run, other), run.task, run, why, rule))
+                users[other.spec.user] += 1
+        found.sort(key=lambda victim: (victim.level, victim.lost, -victim.run.start_ms, victim.task))
+        return found
+
+    def _why(self, pool: Pool, lane: Lane, job: Job, gap: int, other: Job) -> tuple[str, Rule]:
+        """'': it may not be."""
+        rules = self.rules
+        if rules.level_gap and gap >= rules.level_gap:
+            return f"class {job.spec.klass} goes before class {other.spec.klass}", BY_LEVEL
+        if self.shares is None:
+            return "", BY_LEVEL
+        mine, theirs = self._apart(lane, other)
+        if mine is None or theirs is None:
+            return "", BY_LEVEL
+        if mine.is_below_guarantee() and not theirs.is_below_guarantee():
+            waited = job.submit_ms + rules.reclaim_after_ms
+            if waited > self.now:
+                self._look_at(pool, waited)
+                return "", BY_LEVEL
+            return f"queue {mine.name} takes back what it is guaranteed", Rule(mine, theirs, reclaims=True)
+        if self.margin and mine.share_held() + self.margin < theirs.share_held():
+            return f"queue {theirs.name} holds more than its share against {mine.name}", Rule(mine, theirs)
+        return "", BY_LEVEL
+
+    def _apart(self, lane: Lane, other: Job) -> tuple[Branch | None, Branch | None]:
+        """Where the two paths part, seen from the root."""
+        assert self.shares is not None
+        key = self.world.lane_key(other)
+        mine, theirs = self.shares.path(lane.queue, lane.user), self.shares.path(key[0], key[4])
+        for a, b in zip(reversed(mine), reversed(theirs), strict=False):
+            if a is not b:
+                return a, b
+        return None, None
+
+    def _stays_so(self, lane: Lane, chosen: list[Victim]) -> bool:
+        """With the job there and the victims gone, would nobody interrupt it by the same rule?"""
+        shares = self.shares
+        if shares is None:
+            return True
+        shares.charge(lane)
+        for victim in chosen:
+            self._discharge(victim, -1)
+        holds = all(victim.rule.holds(self.margin) for victim in chosen)
+        for victim in chosen:
+            self._discharge(victim, 1)
+        shares.charge(lane, -1)
+        return holds
+
+    def _discharge(self, victim: Victim, sign: int) -> None:
+        assert self.shares is not None
+        key = self.world.lane_key(self.world.jobs[victim.task >> ARRAY_BITS])
+        self.shares.hold(key[0], key[4], victim.run.need, sign * sum(victim.run.counts))
+
+    def _lost(self, run: Run, other: Job) -> int:
+        """What it did since it was last saved, times its chunks. One that saves itself when asked loses its grace."""
+        ran = self.now - run.start_ms
+        if other.spec.checkpoint is not None:
+            ran = min(ran, self.rules.grace_ms)
+        return ran * sum(run.counts)
+
+    def _class(self, job: Job) -> JobClass:
+        return self.policy.classes.get(job.spec.klass, NO_CLASS)
+
+    # -- how many, and when again ------------------------------------------------------------------------
+
+    def _allowed(self, pool: Pool) -> int:
+        """How many more may be interrupted in this minute."""
+        world = self.world
+        recent = [at for at, _ in world.interrupted if at > self.now - MINUTE_MS]
+        most = max(1, (len(world.runs) + len(recent)) * self.rules.budget_percent // 100)
+        if len(recent) >= most:
+            self._look_at(pool, min(recent) + MINUTE_MS)
+        return max(0, most - len(recent)) if self.rules.budget_percent else 0
+
+    def _look_at(self, pool: Pool, at: int) -> None:
+        self.looks[pool.name] = min(at, self.looks.get(pool.name, at))
+
+
+# -- which of them are enough ------------------------------------------------------------------------------
+
+
+class _Filling:
+    """How many chunks of a shape fit, row by row, as runs are taken off."""
+
+    __slots__ = ("allowed", "need", "room", "stack", "total")
+
+    def __init__(self, pool: Pool, lane: Lane, room: Columns) -> None:
+        self.need, self.stack = lane.need, lane.shape.stack
+        self.room = [room[column].tolist() for column, _ in lane.need]
+        where = lane.shape.where
+        self.allowed = pool.rows_matching(where).tolist() if where else None
+        self.total = sum(map(self.chunks, range(len(pool.names))))
+
+    def chunks(self, row: int) -> int:
+        if self.allowed is not None and not self.allowed[row]:
+            return 0
+        fit: int = min(cells[row] // amount for cells, (_, amount) in zip(self.room, self.need, strict=True))
+        return max(0, fit if self.stack else min(fit, 1))
+
+    def give(self, run: Run, sign: int) -> None:
+        has = dict(run.need)
+        for row, count in zip(run.rows, run.counts, strict=True):
+            before = self.chunks(row)
+            for cells, (column, _) in zip(self.room, self.need, strict=True):
+                cells[row] += sign * has.get(column, 0) * count
+            self.total += self.chunks(row) - before
+
+
+def needed(pool: Pool, lane: Lane, room: Columns, victims: list[Victim]) -> list[Victim]:
+    """The first that are enough, without those that can be spared; none where all are not enough."""
+    filling, taken = _Filling(pool, lane, room), []
+    for victim in victims:
+        if filling.total >= lane.units:
+            break
+        filling.give(victim.run, 1)
+        taken.append(victim)
+    if filling.total < lane.units:
+        return []
+    kept = []
+    for victim in reversed(taken):  # who would lose most is spared first
+        filling.give(victim.run, -1)
+        if filling.total < lane.units:
+            filling.give(victim.run, 1)
+            kept.append(victim)
+    kept.reverse()
+    return kept
+
+
+def by_row(pool: Pool, lane: Lane, room: Columns, victims: list[Victim]) -> list[Victim]:
+    """Those of the cheapest rows first: a gang wants whole nodes, not crumbs of many."""
+    filling = _Filling(pool, lane, room)
+    on_row: dict[int, list[Victim]] = {}
+    for victim in victims:
+        for row in victim.run.rows:
+            on_row.setdefault(row, []).append(victim)
+    costs = []
+    for row, here in on_row.items():
+        if not filling.chunks(row):
+            enough = _enough_for_one(filling, row, here)
+            if enough:
+                costs.append((max(v.level for v in enough), sum(v.lost for v in enough), row, enough))
+    costs.sort(key=lambda cost: cost[:3])
+    return list(dict.fromkeys(victim for *_, enough in costs for victim in enough))
+
+
+def _enough_for_one(filling: _Filling, row: int, here: list[Victim]) -> list[Victim]:
+    """The first of a row's victims that leave room for one chunk there."""
+    taken = []
+    for victim in here:
+        filling.give(victim.run, 1)
+        taken.append(victim)
+        if filling.chunks(row):
+            break
+    fits = filling.chunks(row)
+    for victim in taken:
+        filling.give(victim.run, -1)
+    return taken if fits else []
