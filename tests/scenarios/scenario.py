@@ -37,9 +37,10 @@ from tidegate.model.jobs import (
 )
 from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import PolicySpec
-from tidegate.wire.policy_file import load_builtin, load_policy
+from tidegate.wire.policy_file import load_builtin, load_policy, read_policy
 from tidegate.wire.units import parse_duration, parse_size
 
+ROOT = Path(__file__).parents[2]
 Words = str | list[str]
 
 
@@ -155,7 +156,7 @@ class Scenario(Data):
     why: str
     nodes: list[NodesData]
     expect: Expected
-    policy: str | dict[str, Any] = "easy"
+    policy: str | dict[str, Any] = "easy"  # built in; or a path of the repository
     cadence: str = "batched"
     jobs: list[JobData] = []
     events: list[EventData] = []
@@ -188,7 +189,7 @@ def read_scenario(path: Path) -> Scenario:
 
 def policy_of(said: str | dict[str, Any]) -> PolicySpec:
     if isinstance(said, str):
-        return load_builtin(said)
+        return read_policy(ROOT / said) if "/" in said else load_builtin(said)
     return load_policy(yaml.dump({"name": "inline"} | said, Dumper=_Plain), "inline")
 
 
