@@ -62,7 +62,7 @@ def test_every_queue_says_how_it_stands_and_why(client: Client) -> None:
     client.submit("true", cpus=4, queue="rest", expected_ms=HOUR_MS)
     client.submit("true", cpus=1, queue="lab", expected_ms=HOUR_MS)
     rows = shares(client)
-    assert list(rows)[0] == "lab"
+    assert next(iter(rows)) == "lab"
     lab, rest, vision = rows["lab"], rows["rest"], rows["lab/vision"]
     assert (lab.place, lab.neighbours, lab.depth, lab.weight) == (1, 2, 0, 3)
     assert lab.held == {"cpus": 3000}

@@ -16,6 +16,7 @@ from tidegate.core.accept import accept
 from tidegate.core.decide import decide
 from tidegate.core.memo import Memo
 from tidegate.model.commands import ChangePolicy, Command, Refused, SetNode, Submit
+from tidegate.model.events import Event
 from tidegate.model.jobs import Array, JobSpec, Shape
 from tidegate.model.nodes import Node
 from tidegate.model.policy import PolicySpec, Queue, Share
@@ -131,7 +132,8 @@ def shared(wanted: Sequence[Demand], total: Demand, weight: Sequence[int]) -> Wo
         array = Array(tuple(range(100)))
         tell(world, Submit(JobSpec("u", Shape(tuple(asked)), 1000, queue=f"q{who}", array=array)))
     plan = decide(world, Memo(), 1)
-    for event in (plan.cycle, *plan.starts):
+    events: list[Event] = [plan.cycle, *plan.starts]
+    for event in events:
         apply(world, event)
     return world
 

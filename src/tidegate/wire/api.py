@@ -259,11 +259,11 @@ class ShareRow(Body, omit_defaults=False):
 
 
 class ShareBody(Body):
+    """From the root down, neighbours in the order of their turn. No rows: the policy has no queues."""
+
     now_ms: int
     half_life_ms: int
-    rows: list[
-        ShareRow
-    ] = []  # from the root down, neighbours in the order of their turn; none: the policy has no queues
+    rows: list[ShareRow]
 
 
 class StatusBody(Body):
