@@ -93,9 +93,6 @@ class Leaf:
         self.at = at + 1
         return self.entries[at]
 
-    def left(self) -> int:
-        return len(self.entries) - self.at + len(self.again)
-
 
 class Turns:
     """`entries` by leaf; they are only read. `shares`: of this cycle, where the policy has queues."""
@@ -119,7 +116,10 @@ class Turns:
             if entries:
                 self.leaves[key] = Leaf(entries, self._path(key, entries[0][5]))
                 self.waiting += len(entries)
-        self.levels = sorted({level for level, _ in self.leaves})  # still to come, the highest last
+        self.levels: list[int] = []  # still to come, the highest last
+        for level, _ in self.leaves:
+            if level not in self.levels:
+                insort(self.levels, level)
         self.level: int | None = None
         self.members: list[Leaf] = []  # of the level, where there are no queues
         self.heaps: dict[str, list[Key]] = {}  # of the level, by parent: its children with somebody waiting
@@ -147,6 +147,8 @@ class Turns:
     def _open(self, level: int) -> None:
         self.level = level
         self.members = [leaf for key, leaf in self.leaves.items() if key[0] == level]
+        if self.shares is None:
+            return
         self.heaps = {}
         seen: set[str] = set()
         for leaf in self.members:
@@ -159,7 +161,10 @@ class Turns:
 
     def _first_member(self) -> Leaf | None:
         """Without queues a level is one leaf."""
-        return next((leaf for leaf in self.members if leaf.first() is not None), None)
+        for leaf in self.members:
+            if leaf.at < len(leaf.entries) or leaf.again:
+                return leaf
+        return None
 
     def _top(self) -> Leaf | None:
         assert self.level is not None

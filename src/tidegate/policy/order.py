@@ -36,7 +36,7 @@ def rank(policy: PolicySpec, pool: Pool, lane: Lane, job: Job, now: int) -> int:
 
 def ageing_bound(policy: PolicySpec, klass: str) -> int:
     """0: jobs of the class do not age."""
-    known = policy.classes.get(klass)
+    known = policy.classes.get(klass) if policy.classes else None
     return (known.ageing_bound_ms if known is not None else 0) or policy.order.ageing_bound_ms
 
 
