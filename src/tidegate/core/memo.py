@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tidegate.core.place import Placer, Ranked
 from tidegate.model.jobs import Job, Shape
 from tidegate.model.policy import LEVEL_MAX, PolicySpec
-from tidegate.policy.order import AGED, ageing_bound, moves_with_time, rank
+from tidegate.policy.order import AGED, ageing_bound, moves_with_time, rank_within
 from tidegate.world.accounts import USER_MARK, leaf_of, path_of
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
@@ -56,7 +56,7 @@ class Ranking:
     def update(self, policy: PolicySpec, pool: Pool, lane: Lane, now: int) -> None:
         old = self.known.pop(lane.serial, None)
         if old is not None:
-            leaf = self.leaves[leaf_key(policy, self, lane, old[0])]
+            leaf = self.leaves[FLAT if self.leaf_names is None else leaf_key(policy, self, lane, old[0])]
             del leaf[bisect_left(leaf, old)]
             aging = self.ageing.pop(lane.serial, None)
             if aging is not None:
@@ -65,11 +65,16 @@ class Ranking:
             return
         head = lane.jobs[0]
         submit = head.submit_ms
-        turn = rank(policy, pool, lane, head, now)
+        bound = ageing_bound(policy, lane)
+        turn = rank_within(policy, bound, pool, lane, head, now)
         entry = (turn, submit, head.id, lane.units, lane.estimate_ms, lane, None)
         self.known[lane.serial] = entry
-        insort(self.leaves.setdefault(leaf_key(policy, self, lane, turn), []), entry)
-        bound = ageing_bound(policy, lane.klass)
+        key = FLAT if self.leaf_names is None else leaf_key(policy, self, lane, turn)
+        found = self.leaves.get(key)
+        if found is None:
+            self.leaves[key] = [entry]
+        else:
+            insort(found, entry)
         if bound:
             at = 0 if entry[0] != AGED else bisect_right(lane.jobs, now - bound, key=_submit)
             if at < len(lane.jobs):

@@ -13,8 +13,12 @@ AGED = -(1 << 62)
 
 
 def rank(policy: PolicySpec, pool: Pool, lane: Lane, job: Job, now: int) -> int:
+    return rank_within(policy, ageing_bound(policy, lane), pool, lane, job, now)
+
+
+def rank_within(policy: PolicySpec, bound: int, pool: Pool, lane: Lane, job: Job, now: int) -> int:
+    """With the ageing bound of the lane at hand."""
     order = policy.order
-    bound = ageing_bound(policy, lane.klass)
     if bound and now - job.submit_ms >= bound:
         return AGED
     match order.by:
@@ -34,9 +38,10 @@ def rank(policy: PolicySpec, pool: Pool, lane: Lane, job: Job, now: int) -> int:
             assert_never(order.by)
 
 
-def ageing_bound(policy: PolicySpec, klass: str) -> int:
-    """0: jobs of the class do not age."""
-    known = policy.classes.get(klass) if policy.classes else None
+def ageing_bound(policy: PolicySpec, lane: Lane) -> int:
+    """0: its jobs do not age."""
+    classes = policy.classes
+    known = classes.get(lane.klass) if classes else None
     return (known.ageing_bound_ms if known is not None else 0) or policy.order.ageing_bound_ms
 
 
