@@ -118,12 +118,14 @@ def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
     elif (pool.fresh or settled.untried) and not settled.strict:
         serials = dict.fromkeys((*settled.untried, *pool.fresh))
         settled.untried = ()
+        settled.placer.resume()
+        arrived = settled.placer.sift([ranking.known[serial] for serial in serials])
+        if not arrived:
+            return
         some: dict[LeafKey, list[Ranked]] = {}
-        for serial in serials:
-            entry = ranking.known[serial]
+        for entry in arrived:
             some.setdefault(leaf_key(cycle.policy, ranking, entry[5], entry[0]), []).append(entry)
         turns = Turns(cycle.policy, cycle.now, pool, ranking, some, None)
-        settled.placer.resume()
         settled.untried = _Pass(cycle, pool, settled.placer, turns).candidates()
 
 
@@ -198,7 +200,7 @@ class _Pass:
             self._record_promises()
         if self.cycle.cut:
             return None
-        untried = () if self.strict else self.candidates()
+        untried = self.candidates() if self.turns.waiting and not self.strict else ()
         if self.moved:
             return None
         room = len(self.promises) < depth
