@@ -1,5 +1,7 @@
 """What another policy is said to mean is what it then does; and looking changes nothing."""
 
+from functools import partial
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +11,7 @@ from tests.kit.deep import deep, difference
 from tests.kit.faulty_engine import STORM, FaultyEngine
 from tests.kit.scenario import nodes_of, policy_of
 from tests.kit.sim import Sim
+from tests.kit.slow_tree import SlowTree
 from tidegate.core.accept import accept
 from tidegate.core.decide import decide
 from tidegate.core.memo import Memo
@@ -16,6 +19,7 @@ from tidegate.lab import effect as looking
 from tidegate.lab.effect import Tried, effect, in_line
 from tidegate.model.base import job_of
 from tidegate.model.commands import ChangePolicy, Refused
+from tidegate.model.jobs import Job
 from tidegate.policy.order import rank
 from tidegate.wire.api import EffectBody
 from tidegate.world.apply import apply
@@ -79,18 +83,25 @@ def test_there_and_back_is_the_opposite(data: st.DataObject):
     assert (same.promises_new, same.promises_lost, same.promises_later) == (0, 0, 0)
 
 
+def looked_up(ranks: dict[int, int], job: Job) -> int:
+    return ranks[job.id]
+
+
 @given(st.data())
 def test_the_line_is_in_order_of_rank(data: st.DataObject):
     chooser = Drawn(data)
     sim = drawn(chooser)
     policy = policy_of(chooser)
-    for pool in sim.world.pools.values():
-        ranked = [
-            (rank(policy, pool, lane, job, sim.now), job.submit_ms, job.id)
-            for lane in pool.lanes.values()
-            for job in lane.jobs
-        ]
-        assert [job.id for job in in_line(Memo(), policy, pool, sim.now)] == [job for _, _, job in sorted(ranked)]
+    world = Tried(sim.world, policy, sim.now).world
+    for pool in world.pools.values():
+        ranks = {job.id: rank(policy, pool, lane, job, sim.now) for lane in pool.lanes.values() for job in lane.jobs}
+        jobs = sorted((world.jobs[job] for job in ranks), key=lambda job: (ranks[job.id], job.submit_ms, job.id))
+        left, expected, tree = [(job, 0) for job in jobs], [], SlowTree(world, sim.now)
+        while left:
+            found = tree.next(left, partial(looked_up, ranks))
+            expected.append(found[0].id)
+            left.remove(found)
+        assert [job.id for job in in_line(Memo(), world, pool, sim.now)] == expected
 
 
 def queued(world: World) -> int:
@@ -111,7 +122,7 @@ def test_counts_bound_what_is_looked_at(data: st.DataObject):
     assert found.looked_at <= 2 * 3
     for pool in sim.world.pools:  # ranked once, for the cycle and for the line
         tried = Tried(sim.world, sim.world.policy, sim.now)
-        cold = in_line(Memo(), sim.world.policy, tried.world.pools[pool], sim.now)
+        cold = in_line(Memo(), tried.world, tried.world.pools[pool], sim.now)
         assert tried.line(pool, 1000) == list(cold)
     assert found.waiting == total(found)["waiting"] == queued(sim.world)
     assert found.looked_at == total(found)["looked_at"]

@@ -49,6 +49,7 @@ class ReplayWish:
     schedule: Path | None = None
     journal: Path | None = None
     checked: bool = False
+    preempt_cost_ms: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,6 +150,7 @@ def _run_one(
             on_end=on_end,
             news=news,
             checked=wish.checked,
+            preempt_cost_ms=wish.preempt_cost_ms,
         )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return Replayed(

@@ -2,6 +2,7 @@
 
 from tidegate.cli import late
 from tidegate.cli.options import Command, Option, Options, choice, count, decimal, flag, whole
+from tidegate.wire.units import parse_duration
 
 
 def replay(options: Options) -> int:
@@ -40,6 +41,8 @@ REPLAY = Command(
     Option("--from", "DATE", "submitted on or after (traces with a calendar)", dest="date_from", default=""),
     Option("--to", "DATE", "submitted before", dest="date_to", default=""),
     Option("--limit", "N", "only the first N jobs", count, default=0),
+    Option("--preempt-cost", "DURATION", "every job can save itself and go on later, for so much more of its time; "
+           "without it nothing is saved", parse_duration),
     Option("--cadence", "batched|per-event", "batched: a cycle an instant, as live; per-event: a cycle a submission "
            "and end", choice("batched", "per-event"), default="batched"),
     "what comes out",

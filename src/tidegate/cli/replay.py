@@ -64,6 +64,7 @@ def wish_of(options: Options) -> "ReplayWish":
         schedule=Path(options.schedule) if options.schedule else None,
         journal=Path(options.journal) if options.journal else None,
         checked=options.check,
+        preempt_cost_ms=options.preempt_cost,
     )
 
 

@@ -278,10 +278,12 @@ class _Pass:
         if not halts:
             self.placer.stand(lane, promise.start_by, self._rows(promise))
             return
-        cycle = self.cycle
+        cycle, runs = self.cycle, self.world.runs
         cycle.halts += halts
         cycle.cut = CUT_BY_PREEMPTION
-        self.promises[task] = replace(promise, held_until=self.now + self.policy.preemption.hold_ms)
+        leaving = [runs[halt.task] for halt in halts]
+        nodes = self._names(self.placer.chosen_when(lane, room, leaving))
+        self.promises[task] = Promise(task, soon, nodes, self.now + self.policy.preemption.hold_ms)
 
     def _promise(self, lane: Lane, task: int, start: int, chosen: Chosen) -> Promise:
         """A promise whose start is what it was keeps its nodes too, if they are free then."""

@@ -17,7 +17,7 @@ from tidegate.policy.fit import scores
 from tidegate.world.draft import ColumnDraft, CountedDraft, Level, Rows, add_many, chunks_of, holds_chunk
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Columns, Pool, chunks_by_row
-from tidegate.world.records import Need
+from tidegate.world.records import Need, Run
 
 Ranked = tuple[int, int, int, int, int, Lane, Any]
 """(rank, submit, job, units, estimate, lane, None): sorts by the first three, for job ids never tie. Units and
@@ -56,6 +56,10 @@ class Placer(Protocol):
 
     def room_between(self, start: int, end: int) -> Columns:
         """Free amounts by node from `start` to `end`, the least of it, as far as is planned."""
+        ...
+
+    def chosen_when(self, lane: Lane, room: Columns, leaving: Sequence[Run]) -> Chosen:
+        """What a promise says that is made on such room and what these runs leave; it is enough."""
         ...
 
 
@@ -151,6 +155,9 @@ class CountedPlacer:
         for column, amount in pool.unit:
             room[column] -= off * amount
         return room
+
+    def chosen_when(self, lane: Lane, room: Columns, leaving: Sequence[Run]) -> Chosen:
+        return NO_ROWS
 
 
 class ColumnPlacer:
@@ -292,6 +299,12 @@ class ColumnPlacer:
             if start < level.start < end:
                 np.minimum(room, level.room, out=room)
         return room
+
+    def chosen_when(self, lane: Lane, room: Columns, leaving: Sequence[Run]) -> Chosen:
+        add_many(room, [(run.rows, run.counts, run.need) for run in leaving], 1)
+        chosen = choose(self.pool, lane, room, self.by)
+        assert chosen is not None, "they were chosen because it is enough"
+        return chosen
 
     def lift(self, lane: Lane, start: int, chosen: Chosen) -> None:
         start = max(start, self.draft.now)

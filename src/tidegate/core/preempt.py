@@ -77,9 +77,10 @@ class Preemptor:
         chosen = needed(pool, lane, room, chosen)
         if not chosen or not self._stays_so(lane, chosen):
             return []
-        if len(chosen) > allowed:  # a wide gang takes several minutes; what goes now is kept for it
-            self._look_at(pool, self.now + MINUTE_MS)
-        return [self._halt(victim, job, task) for victim in chosen[:allowed]]
+        if len(chosen) > allowed:  # all of them or nobody: a part would be interrupted in vain
+            self._look_when_renewed(pool)
+            return []
+        return [self._halt(victim, job, task) for victim in chosen]
 
     def _halt(self, victim: Victim, job: Job, task: int) -> HaltRequested:
         run = victim.run
@@ -116,7 +117,7 @@ class Preemptor:
             else:
                 found.append(Victim(known.level, self._lost(run, other), run.task, run, why, rule))
                 users[other.spec.user] += 1
-        found.sort(key=lambda victim: (victim.level, victim.lost, -victim.run.start_ms, victim.task))
+        found.sort(key=lambda victim: (victim.level, victim.lost, -victim.run.start_ms, -victim.task))
         return found
 
     def _why(self, pool: Pool, lane: Lane, job: Job, gap: int, other: Job) -> tuple[str, Rule]:
@@ -186,8 +187,13 @@ class Preemptor:
         recent = [at for at, _ in world.interrupted if at > self.now - MINUTE_MS]
         most = max(1, (len(world.runs) + len(recent)) * self.rules.budget_percent // 100)
         if len(recent) >= most:
-            self._look_at(pool, min(recent) + MINUTE_MS)
+            self._look_when_renewed(pool)
         return max(0, most - len(recent)) if self.rules.budget_percent else 0
+
+    def _look_when_renewed(self, pool: Pool) -> None:
+        recent = [at for at, _ in self.world.interrupted if at > self.now - MINUTE_MS]
+        if recent:
+            self._look_at(pool, min(recent) + MINUTE_MS)
 
     def _look_at(self, pool: Pool, at: int) -> None:
         self.looks[pool.name] = min(at, self.looks.get(pool.name, at))
@@ -255,8 +261,8 @@ def by_row(pool: Pool, lane: Lane, room: Columns, victims: list[Victim]) -> list
         if not filling.chunks(row):
             enough = _enough_for_one(filling, row, here)
             if enough:
-                costs.append((max(v.level for v in enough), sum(v.lost for v in enough), row, enough))
-    costs.sort(key=lambda cost: cost[:3])
+                costs.append((max(v.level for v in enough), sum(v.lost for v in enough), -enough[0].task, row, enough))
+    costs.sort(key=lambda cost: cost[:4])
     return list(dict.fromkeys(victim for *_, enough in costs for victim in enough))
 
 

@@ -6,7 +6,6 @@ would refuse. Looked at are the first of each line; a count bounds all of it.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from heapq import heappop, heapreplace
 from itertools import islice
 
 from msgspec.structs import replace
@@ -14,12 +13,13 @@ from msgspec.structs import replace
 from tidegate.core.accept import accept
 from tidegate.core.decide import decide
 from tidegate.core.memo import Memo
+from tidegate.core.turns import Line, Turns
 from tidegate.model.base import job_of
 from tidegate.model.commands import Refused, Submit
 from tidegate.model.events import PolicyChanged, Promise
 from tidegate.model.jobs import Job
 from tidegate.model.policy import PolicySpec
-from tidegate.policy.order import rank
+from tidegate.policy.share import Shares
 from tidegate.wire.api import EffectBody, EffectRow
 from tidegate.world.apply import apply
 from tidegate.world.pool import Pool
@@ -60,7 +60,7 @@ class Tried:
     """One policy, tried on a twin of the world: both twins see a change, so that both look at everything anew."""
 
     def __init__(self, world: World, policy: PolicySpec, now: int) -> None:
-        self.policy, self.now = policy, now
+        self.now = now
         self.world = twin = world.fork()
         apply(twin, PolicyChanged(now, twin.policy_version + 1, policy))
         self.memo = Memo()  # it ranks a long line once, for the cycle and for the places
@@ -73,7 +73,7 @@ class Tried:
             self.promises.pop(task, None)
 
     def line(self, pool: str, at_most: int) -> list[Job]:
-        return list(islice(in_line(self.memo, self.policy, self.world.pools[pool], self.now), at_most))
+        return list(islice(in_line(self.memo, self.world, self.world.pools[pool], self.now), at_most))
 
     def refuses(self, job: Job) -> Refused | None:
         """If it were submitted now; what it depends on has ended, or it would not be in line."""
@@ -81,18 +81,19 @@ class Tried:
         return answer if isinstance(answer, Refused) else None
 
 
-def in_line(memo: Memo, policy: PolicySpec, pool: Pool, now: int) -> Iterator[Job]:
+def in_line(memo: Memo, world: World, pool: Pool, now: int) -> Iterator[Job]:
     """The waiting jobs of a pool as `decide` would have their turn, if each were refused."""
+    policy = world.policy
     ranking, _ = memo.ranking(policy, pool, now)
-    heads = [(entry[0], entry[1], entry[2], entry[5], 0) for entry in ranking.entries]  # sorted, so it is a heap
-    while heads:
-        *_, lane, at = heads[0]
-        yield lane.jobs[at]
-        if at + 1 == len(lane.jobs):
-            heappop(heads)
-        else:
-            job = lane.jobs[at + 1]
-            heapreplace(heads, (rank(policy, pool, lane, job, now), job.submit_ms, job.id, lane, at + 1))
+    turns = Turns(policy, now, pool, ranking, ranking.leaves, Shares(world, now) if policy.queues else None)
+    leaf = turns.leaf()
+    while leaf is not None:
+        lane, known = turns.take(leaf)[5:]
+        line = known or Line(world, lane)
+        yield line.job
+        if line.next_job():
+            turns.comes_again(line)
+        leaf = turns.leaf()
 
 
 class _Rows:

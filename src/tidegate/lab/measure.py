@@ -12,13 +12,16 @@ from tidegate.model.base import ARRAY_BITS
 from tidegate.model.events import (
     AttemptFailed,
     AttemptLost,
+    CheckpointKept,
     CycleRan,
     Event,
+    HaltRequested,
     JobDropped,
     JobEnded,
     JobStarted,
     JobSubmitted,
 )
+from tidegate.model.jobs import Job
 
 SHORT_MS = 10_000
 """Bounded slowdown counts a job as at least this long."""
@@ -47,7 +50,8 @@ class DecisionDigest:
 class Collector:
     """Waits, runs and work of every ended task; `on_end` is told of each."""
 
-    def __init__(self, resource: str, on_end: Callable[[Row], None] | None = None) -> None:
+    def __init__(self, resource: str, on_end: Callable[[Row], None] | None = None, resume_ms: int = 0) -> None:
+        """`resume_ms`: what an attempt that goes on from a checkpoint needs more."""
         self.resource = resource  # what utilisation is measured in
         self.on_end = on_end
         self.live: dict[int, JobSubmitted] = {}
@@ -60,6 +64,10 @@ class Collector:
         self.last_ms = 0
         self.backfilled = 0
         self.preemptions = 0
+        self.resume_ms = resume_ms
+        self.kept: dict[int, int] = {}  # what running attempts have saved
+        self.served: dict[int, int] = {}  # useful work of earlier attempts, and
+        self.lost_ms = 0  # what of all attempts was not: resource x milliseconds
         self.dropped = 0
         self.cycles = 0
 
@@ -74,8 +82,12 @@ class Collector:
                 self._ended(event)  # type: ignore[arg-type]
             elif kind is JobSubmitted:
                 self._submitted(event)  # type: ignore[arg-type]
+            elif kind is CheckpointKept:
+                self.kept[event.task] = event.kept_ms  # type: ignore[union-attr]
+            elif kind is HaltRequested:
+                self.preemptions += bool(event.room_for)  # type: ignore[union-attr]
             elif kind is AttemptLost or kind is AttemptFailed:
-                del self.started[event.task]  # type: ignore[union-attr]
+                self._interrupted(event)  # type: ignore[arg-type]
             elif kind is JobDropped:
                 self._dropped(event)  # type: ignore[arg-type]
 
@@ -90,19 +102,31 @@ class Collector:
         if self.first_ms is None:
             self.first_ms = event.at
 
+    def _interrupted(self, event: AttemptLost | AttemptFailed) -> None:
+        start, kept = self.started.pop(event.task), self.kept.pop(event.task, 0)
+        self.served[event.task] = self.served.get(event.task, 0) + kept
+        self.lost_ms += (event.at - start.at - kept) * self._held(self.live[event.task >> ARRAY_BITS].job)
+
+    def _held(self, job: Job) -> int:
+        shape = job.spec.shape
+        return sum(amount * shape.count for name, amount in shape.chunk if name == self.resource)
+
     def _ended(self, event: JobEnded) -> None:
         job_id = event.task >> ARRAY_BITS
         job = self.live[job_id].job
         start = self.started.pop(event.task, None)
         if start is not None:
-            began, spec = start.at, job.spec
-            wait = began - max(job.submit_ms, spec.begin_ms)
-            run = event.at - began
-            self.waits.append(wait)
+            began, held = start.at, self._held(job)
+            run, again_ms = event.at - began, 0
+            served = self.served.pop(event.task, 0)
+            if served:  # it went on from a checkpoint
+                again_ms = min(run, self.resume_ms)
+                run += served - again_ms
+                self.lost_ms += again_ms * held
+            self.kept.pop(event.task, None)
+            self.waits.append(event.at - max(job.submit_ms, job.spec.begin_ms) - run)
             self.runs.append(run)
-            for name, amount in spec.shape.chunk:
-                if name == self.resource:
-                    self.work += amount * spec.shape.count * run
+            self.work += held * run
             self.backfilled += start.backfilled
             self.last_ms = max(self.last_ms, event.at)
             if self.on_end is not None:
@@ -139,4 +163,5 @@ class Collector:
             "utilization": self.work / (capacity * makespan) if capacity and makespan else 0.0,
             "backfilled": self.backfilled,
             "preemptions": self.preemptions,
+            "lost_hours": self.lost_ms / 1000 / 3_600_000,
         }

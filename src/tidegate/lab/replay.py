@@ -68,7 +68,7 @@ def processors(name: str, cpus: int) -> Node:
 class Wiring:
     """The ports that the composition root chooses: the engine, and who else gets the events."""
 
-    engine: Callable[[Callable[[int, int], int]], Engine]
+    engine: Callable[[Callable[[int, int], int], int], Engine]  # run times, and what going on takes
     journal: Callable[[Sequence[Any]], Journal]  # the listeners of this replay -> a journal that feeds them
 
 
@@ -91,16 +91,21 @@ def replay(
     on_end: Callable[[Row], None] | None = None,
     news: News | None = None,
     checked: bool = False,
+    preempt_cost_ms: int | None = None,
 ) -> Outcome:
-    """`checked`: now and then the whole state is compared with its records, at many times the cost."""
-    inbox = TraceInbox(iter(arrivals))
+    """`checked`: now and then the whole state is compared with its records, at many times the cost.
+
+    `preempt_cost_ms`: every job can save itself and go on later, for so much more of its time. None: no job can.
+    """
+    inbox = TraceInbox(iter(arrivals), saves=preempt_cost_ms is not None)
     resource, capacity = measured(nodes)
-    collector, digest = Collector(resource, on_end), DecisionDigest()
+    resume_ms = preempt_cost_ms or 0
+    collector, digest = Collector(resource, on_end, resume_ms), DecisionDigest()
     loop = Loop(
         World(),
         VirtualClock(min(0, inbox.next_at() or 0)),
         wiring.journal((digest, collector)),
-        wiring.engine(inbox.run_time),
+        wiring.engine(inbox.run_time, resume_ms),
         inbox,
         cadence,
     )

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from tidegate.model import events as ev
 from tidegate.model.jobs import Job
-from tidegate.model.policy import PolicySpec
+from tidegate.model.policy import PolicySpec, Preempt
 from tidegate.world.records import Run, Save
 from tidegate.world.world import World
 
@@ -15,7 +15,10 @@ def ask_every(policy: PolicySpec, job: Job) -> int:
     """0: only when it is preempted."""
     said = job.spec.checkpoint
     assert said is not None
-    return said.every_ms or policy.checkpoints.every_ms
+    if said.every_ms:
+        return said.every_ms
+    known = policy.classes.get(job.spec.klass)
+    return policy.checkpoints.every_ms if known is not None and known.preempt is not Preempt.NEVER else 0
 
 
 def writes_for(policy: PolicySpec, job: Job) -> int:

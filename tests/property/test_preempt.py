@@ -1,0 +1,135 @@
+"""Preemption comes to rest, keeps to its rules and its budget, and interrupts nobody in vain."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kit.choose import Chooser, Seeded
+from tests.kit.scenario import QUEUES, nodes_of, preemption_of, queues_of, shape_of
+from tidegate.engines.virtual import VirtualEngine
+from tidegate.journals.memory import MemoryJournal
+from tidegate.lab.ports import VirtualClock
+from tidegate.lab.replay import set_up
+from tidegate.loop.loop import Loop
+from tidegate.model.base import ARRAY_BITS
+from tidegate.model.commands import Command, Submit
+from tidegate.model.events import Event, HaltRequested, JobStarted, JobSubmitted
+from tidegate.model.jobs import Checkpoint, JobSpec
+from tidegate.model.policy import Backfill, Fit, FitBy, JobClass, Order, OrderBy, PolicySpec, Preempt, Share
+from tidegate.world.world import World
+
+FOR_EVER = 1 << 40
+REST_MS = 3_600_000
+WORLDS = int(os.environ.get("WORLDS", "300"))
+CHUNK = 100
+TURNS_MAX = 5000
+
+
+def policy_of(chooser: Chooser) -> PolicySpec:
+    return PolicySpec(
+        "drawn",
+        Order(chooser.pick((OrderBy.FCFS, OrderBy.SMALLEST_AREA, OrderBy.PRIORITY))),
+        Backfill(chooser.pick((1, 2, 1 << 30))),
+        Fit(chooser.pick(tuple(FitBy))),
+        classes={
+            "urgent": JobClass(level=1, preempt=chooser.pick(tuple(Preempt))),
+            "normal": JobClass(preempt=chooser.pick(tuple(Preempt))),
+            "spare": JobClass(level=-1, preempt=Preempt.REQUEUE),
+        },
+        queues=queues_of(chooser) if chooser.integer(0, 3) else {},
+        share=Share(chooser.pick((0, 50))),
+        preemption=preemption_of(chooser),
+    )
+
+
+class Script:
+    """Everybody who ever comes, at their times."""
+
+    def __init__(self, chooser: Chooser) -> None:
+        self.coming: list[tuple[int, Command]] = []
+        at = 0
+        for _ in range(chooser.integer(2, 4)):
+            self.coming += [(at, Submit(spec_of(chooser))) for _ in range(chooser.integer(1, 6))]
+            at += chooser.integer(0, 30)
+
+    def take(self, now: int, at_most: int) -> list[Command]:
+        taken = [command for at, command in self.coming if at <= now]
+        self.coming = [(at, command) for at, command in self.coming if at > now]
+        return taken
+
+    def answer(self, command: Command, result: object) -> None:
+        pass
+
+    def next_at(self) -> int | None:
+        return self.coming[0][0] if self.coming else None
+
+
+def at_rest(seed: int) -> Loop:
+    """Jobs that never end by themselves, all there from early on; then nothing but time."""
+    chooser = Seeded(seed)
+    clock, journal = VirtualClock(), MemoryJournal()
+    policy, nodes = policy_of(chooser), nodes_of(chooser)
+    engine = VirtualEngine(lambda _task, _attempt: FOR_EVER)
+    loop = Loop(World(), clock, journal, engine, Script(chooser))
+    set_up(loop, nodes, policy)
+    quiet_from, seen = 0, 0
+    for _ in range(TURNS_MAX):
+        going_on = loop.turn()
+        now = clock.now()
+        if any(is_interruption(event) for event in journal.events[seen:]):
+            quiet_from = now
+        seen = len(journal.events)
+        if not going_on or now > quiet_from + REST_MS:
+            return loop
+    raise AssertionError(f"no rest after {sum(map(is_interruption, journal.events))} interruptions, at {clock.now()}")
+
+
+def spec_of(chooser: Chooser) -> JobSpec:
+    return JobSpec(
+        user=chooser.pick("uvw"), shape=shape_of(chooser), limit_ms=FOR_EVER, pool="p", queue=chooser.pick(QUEUES),
+        klass=chooser.pick(("urgent", "normal", "normal", "spare")),
+        checkpoint=Checkpoint() if chooser.integer(0, 1) else None,
+    )  # fmt: skip
+
+
+def is_interruption(event: Event) -> bool:
+    return isinstance(event, HaltRequested) and bool(event.room_for)
+
+
+@pytest.mark.parametrize("first", range(0, WORLDS, CHUNK))
+def test_it_comes_to_rest(first: int):
+    for seed in range(first, min(first + CHUNK, WORLDS)):
+        try:
+            check_rules(at_rest(seed))
+        except AssertionError as error:
+            error.add_note(f"seed {seed}")
+            raise
+
+
+def check_rules(loop: Loop) -> None:
+    assert isinstance(loop.journal, MemoryJournal)
+    policy, events = loop.world.policy, loop.journal.events
+    specs = {event.job.id: event.job.spec for event in events if isinstance(event, JobSubmitted)}
+    started: dict[int, int] = {}
+    for event in events:
+        if isinstance(event, JobStarted):
+            started[event.task] = event.at
+        elif isinstance(event, HaltRequested) and event.room_for:
+            victim, other = specs[event.task >> ARRAY_BITS], specs[event.room_for >> ARRAY_BITS]
+            lower, higher = policy.classes[victim.klass], policy.classes[other.klass]
+            assert lower.level <= higher.level
+            assert lower.preempt is not Preempt.NEVER
+            assert lower.preempt is not Preempt.CHECKPOINT or victim.checkpoint is not None
+            assert event.at - started[event.task] >= policy.preemption.min_run_ms
+            assert lower.level < higher.level or victim.queue != other.queue
+    users = Counter((at // 60_000, specs[task >> ARRAY_BITS].user) for at, task in interruptions(events))
+    most = policy.preemption.user_max
+    assert not most or all(count <= 2 * most for count in users.values())
+
+
+def interruptions(events: list[Event]) -> Iterator[tuple[int, int]]:
+    for event in events:
+        if isinstance(event, HaltRequested) and event.room_for:
+            yield event.at, event.task
