@@ -30,7 +30,8 @@ def asks(world: World, now: int) -> list[ev.Event]:
         if writes_until > now or (most and busy >= most):
             break
         job, save = world.jobs[task >> ARRAY_BITS], world.saves[task]
-        events.append(ev.CheckpointAsked(now, task, save.attempt, save.number + 1, now + ask_every(policy, job)))
+        every = ask_every(policy, job)  # 0: the policy has changed since, and this is the last time
+        events.append(ev.CheckpointAsked(now, task, save.attempt, save.number + 1, now + every if every else 0))
         writes_until = now + writes_for(policy, job)
         busy += 1
     return events
