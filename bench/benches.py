@@ -12,6 +12,7 @@ BENCHES = {
     "fork": "forks",
     "after-end": "after_end",
     "cycle": "full_cycle",
+    "queue-tree": "queue_tree",
     "replay-pool": "vs_loop",
     "million": "million",
     "restart": "restart",

@@ -49,9 +49,10 @@ def amounts_of(amounts: Sequence[int]) -> Amounts:
 class Kind:
     """What the jobs of one lane ask for."""
 
-    __slots__ = ("limit_ms", "shape")
+    __slots__ = ("limit_ms", "queue", "shape")
 
     def __init__(self, request: Sequence[int], limit_ms: int) -> None:
+        self.queue = "default"
         self.shape = Shape(amounts_of(request))
         self.limit_ms = limit_ms
 
@@ -130,7 +131,7 @@ def submit(world: World, kinds: Sequence[Kind], lane_of: Sequence[int], now: int
     """One job each, in this order."""
     for lane in lane_of:
         kind = kinds[lane]
-        tell(world, Submit(JobSpec(f"user{lane % 50}", kind.shape, kind.limit_ms)), now)
+        tell(world, Submit(JobSpec(f"user{lane % 50}", kind.shape, kind.limit_ms, queue=kind.queue)), now)
 
 
 def cycle(world: World, memo: Memo, now: int) -> int:

@@ -4,10 +4,11 @@ from msgspec.structs import replace
 
 from tests.kit.choose import Chooser, one_in
 from tests.kit.faulty_engine import CALM, STORM
-from tests.kit.scenario import conditions_of, policy_of, spec_of
+from tests.kit.scenario import QUEUES, conditions_of, policy_of, spec_of
 from tests.kit.sim import Sim
 from tidegate.core.blame import TRIED_AFTER_MS
 from tidegate.model.commands import (
+    ApproveExcess,
     AskCheckpoint,
     Cancel,
     ChangePolicy,
@@ -15,6 +16,7 @@ from tidegate.model.commands import (
     Hold,
     Release,
     Requeue,
+    RevokeExcess,
     SetNode,
     SetNodeState,
     Submit,
@@ -66,6 +68,13 @@ def change_policy(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
     sim.send(ChangePolicy(policy_of(chooser)))
 
 
+def exceed(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
+    queue = chooser.pick(QUEUES)
+    more = (("cpus", chooser.integer(0, 2) * 1000),)
+    approve = ApproveExcess(queue, more, sim.now + chooser.integer(0, 40), "drawn")
+    sim.send(RevokeExcess(queue, "drawn") if one_in(chooser, 4) else approve)
+
+
 def break_a_node(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
     node = sim.nodes[chooser.pick(sorted(sim.nodes))]
     sim.engine.lose_node(node, sim.now, truly=not one_in(chooser, 3))
@@ -109,7 +118,7 @@ def restart_from_snapshot(sim: Sim, chooser: Chooser, *, even: bool = False) -> 
 
 
 STEPS = (submit, submit, submit, wait, wait, wait, command_a_job, command_a_job, command_a_node, change_a_node,
-         change_policy, break_a_node, mend_the_nodes, weather, restart, wait_long, spoil_a_node)  # fmt: skip
+         change_policy, exceed, break_a_node, mend_the_nodes, weather, restart, wait_long, spoil_a_node)  # fmt: skip
 STEPS_OF_BLAME = (submit, submit, submit, submit, wait, wait, wait, wait, command_a_job, spoil_a_node, spoil_a_node,
                   wait_long, wait_long, restart, weather, mend_the_nodes)  # fmt: skip
 """Where nobody but the kernel itself touches the nodes."""

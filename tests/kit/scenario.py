@@ -71,7 +71,7 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
         Fit(chooser.pick(tuple(FitBy))),
         Estimate(chooser.pick(tuple(EstimateFrom)), raise_steps_ms=(7, 20)),
         {
-            "urgent": JobClass(level=chooser.pick((0, 0, 1)), head_start_ms=25),
+            "urgent": JobClass(chooser.pick((0, 0, 1)), 25, ageing_bound_ms=chooser.pick((0, 0, 10))),
             "normal": JobClass(preempt=chooser.pick((Preempt.NEVER, Preempt.NEVER, *Preempt))),
         },
         queues_of(chooser) if one_in(chooser, 2) else {},

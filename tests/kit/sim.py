@@ -12,13 +12,14 @@ from tests.kit.deep import deep, difference, without_traces
 from tests.kit.faulty_engine import CALM, FaultyEngine
 from tests.kit.ledger import Ledger
 from tests.kit.slow_decide import slow_decide
+from tests.kit.slow_tree import SlowTree
 from tidegate.core.decide import decide
 from tidegate.core.memo import Memo
 from tidegate.journals.memory import MemoryJournal
 from tidegate.loop.loop import Cadence, Loop
 from tidegate.loop.recovery import keep_snapshot, recover
 from tidegate.model.base import ARRAY_BITS, task_key
-from tidegate.model.commands import ChangePolicy, Command, Refused, Release, SetNode
+from tidegate.model.commands import Cancel, ChangePolicy, Command, Refused, Release, RevokeExcess, SetNode
 from tidegate.model.events import CycleRan, Event, JobStarted
 from tidegate.model.jobs import Job, Outcome
 from tidegate.model.nodes import Node, NodeState
@@ -250,6 +251,9 @@ class Sim:
         if queues != self.world.policy.queues:  # a limit may have come that is too small for what waits
             self.send(ChangePolicy(replace(self.world.policy, queues=queues)))
         self.send(*(Release(job) for job, parked in self.world.parked.items() if parked.held))
+        self.send(*(RevokeExcess(queue) for queue in self.world.excesses))
+        tree = SlowTree(self.world, self.now)  # the policy and the nodes may have changed since a job came
+        self.send(*(Cancel(job.id) for job in self.world.jobs.values() if not tree.may_ever_hold(job)))
         for _ in range(DRAIN_TURNS_MAX):
             self.turn()
             if self.clock.wanted is None:

@@ -106,8 +106,10 @@ def slow_decide(world: World, now: int) -> tuple[list[JobStarted], dict[int, Pro
     promises = {task: promise for name, pool in world.pools.items() if name not in world.stirred
                 for task, promise in world.promises.items() if task in pool.promised}  # fmt: skip
     tree = SlowTree(world, now)
+    if world.policy.queues:
+        heads = [job for pool in world.pools for job in first_of_lanes(world, pool)]
+        tree.keep_for_aged([job for job in heads if has_aged(world.policy, job, now)])
     for name in sorted(world.stirred):
-        tree.shut.clear()
         one = _Slow(world, name, now, tree)
         one.run()
         starts += one.starts
@@ -154,6 +156,8 @@ class _Slow:
                 self.passed.add(job.id)
             if may_promise:
                 self._promise(job, task)
+            if aged:
+                self.tree.keep(job, promised=task in self.promises)
             if depth == 0:
                 break
         for task, booking in self.standing.items():
@@ -242,10 +246,25 @@ class _Slow:
         return self._rank(job), job.submit_ms, job.id
 
     def _rank(self, job: Job) -> int:
-        order = self.policy.order
-        if order.ageing_bound_ms and self.now - job.submit_ms >= order.ageing_bound_ms:
+        if has_aged(self.policy, job, self.now):
             return FIRST_OF_ALL
-        return RANKS[order.by](self.policy, self.room.nodes, job, self.now)
+        return RANKS[self.policy.order.by](self.policy, self.room.nodes, job, self.now)
+
+
+def first_of_lanes(world: World, pool: str) -> Iterator[Job]:
+    """Of those that ask for the same the first: the others come behind it whatever it finds."""
+    found: dict[LaneKey, Job] = {}
+    for job, _ in waiting(world, pool):
+        first = found.setdefault(world.lane_key(job), job)
+        if (job.submit_ms, job.id) < (first.submit_ms, first.id):
+            found[world.lane_key(job)] = job
+    yield from found.values()
+
+
+def has_aged(policy: PolicySpec, job: Job, now: int) -> bool:
+    known = policy.classes.get(job.spec.klass)
+    bound = known.ageing_bound_ms if known and known.ageing_bound_ms else policy.order.ageing_bound_ms
+    return bound > 0 and now - job.submit_ms >= bound
 
 
 def waiting(world: World, pool: str) -> Iterator[tuple[Job, int]]:

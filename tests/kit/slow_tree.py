@@ -12,13 +12,16 @@ from tidegate.world.world import World
 
 FIRST_OF_ALL = -(1 << 62)
 Task = tuple[Job, int]
+Place = tuple[int, int]
+BEHIND_ALL: Place = (1 << 62, 0)
 
 
 class SlowTree:
     def __init__(self, world: World, now: int) -> None:
         self.world, self.policy, self.now = world, world.policy, now
         self.held: dict[str, dict[str, int]] = {}  # by queue or user: amounts
-        self.shut: set[str] = set()
+        self.kept: dict[Place, Job] = {}  # past the bound: those behind do without what they need under their limits
+        self.shut: dict[str, Place] = {}  # for the first job past the bound that finds no room
         self.total: dict[str, int] = {}
         for node in world.nodes.values():
             for name, amount in node.capacity:
@@ -27,10 +30,21 @@ class SlowTree:
             self.hold(world.jobs[run.task >> ARRAY_BITS])
 
     def hold(self, job: Job) -> None:
+        self.kept.pop((job.submit_ms, job.id), None)
         for name in self.names(job):
             held = self.held.setdefault(name, {})
             for resource, amount in job.spec.shape.chunk:
                 held[resource] = held.get(resource, 0) + amount * job.spec.shape.count
+
+    def keep(self, job: Job, *, promised: bool) -> None:
+        self.kept.pop((job.submit_ms, job.id), None)
+        if promised:
+            self.kept[job.submit_ms, job.id] = job
+
+    def keep_for_aged(self, jobs: list[Job]) -> None:
+        for job in sorted(jobs, key=lambda job: (job.submit_ms, job.id)):
+            if self.has_room(job, aged=True):
+                self.keep(job, promised=True)
 
     def names(self, job: Job) -> list[str]:
         """From the lowest up to just below the root."""
@@ -48,21 +62,37 @@ class SlowTree:
     # -- limits ------------------------------------------------------------------------------------------
 
     def has_room(self, job: Job, *, aged: bool) -> bool:
-        full = [name for name in self.names(job) if self.policy.queues and not self._has_room(name, job)]
-        if aged:
-            self.shut.update(full)
+        place = (job.submit_ms, job.id) if aged else BEHIND_ALL
+        full = [name for name in self.names(job) if self.policy.queues and not self._has_room(name, job, place)]
+        if aged and self.may_ever_hold(job):
+            self.shut.update((name, min(place, self.shut.get(name, place))) for name in full)
         return not full
 
-    def _has_room(self, name: str, job: Job) -> bool:
-        held, shape = self.held.get(name, {}), job.spec.shape
-        asked = {resource: amount * shape.count for resource, amount in shape.chunk}
-        return name not in self.shut and all(
-            held.get(resource, 0) + asked.get(resource, 0) <= most
-            for resource, most in self._amounts(self._limit(name, job)).items()
-        )
+    def _has_room(self, name: str, job: Job, place: Place) -> bool:
+        if place > self.shut.get(name, BEHIND_ALL):
+            return False
+        before = [other for at, other in self.kept.items() if at < place and name in self.names(other)]
+        held = self.held.get(name, {})
+        for resource, most in self._limits(name, job).items():
+            asked = sum(dict(one.spec.shape.chunk).get(resource, 0) * one.spec.shape.count for one in (job, *before))
+            if held.get(resource, 0) + asked > most:
+                return False
+        return True
+
+    def may_ever_hold(self, job: Job) -> bool:
+        asked = {resource: amount * job.spec.shape.count for resource, amount in job.spec.shape.chunk}
+        limits = [self._limits(name, job) for name in self.names(job)] if self.policy.queues else []
+        return all(asked.get(resource, 0) <= most for limit in limits for resource, most in limit.items())
+
+    def _limits(self, name: str, job: Job) -> dict[str, int]:
+        excess = self.world.excesses.get(name)
+        more = dict(excess.amounts) if excess else {}
+        return {
+            resource: most + more.get(resource, 0) for resource, most in self._amounts(self._limit(name, job)).items()
+        }
 
     def _limit(self, name: str, job: Job) -> Bounds:
-        if name.rpartition("/")[2].startswith("@"):
+        if "/@" in name:
             return self.policy.queues[job.spec.queue].user_limit
         return self.policy.queues.get(name, Queue()).limit
 
@@ -100,12 +130,12 @@ class SlowTree:
 
     def _turns(self, job: Job) -> list[str]:
         names = self.names(job)
-        apart = names[0].rpartition("/")[2].startswith("@")
+        apart = "/@" in names[0]
         return names if not apart or self.policy.queues[job.spec.queue].users is Users.FAIR else names[1:]
 
     def _key(self, name: str) -> tuple[int, Fraction, str]:
         queue, held = self.policy.queues.get(name, Queue()), self.held.get(name, {})
-        guarantee = self._amounts(queue.guarantee)
+        guarantee = {name: amount for name, amount in self._amounts(queue.guarantee).items() if amount}
         if guarantee and all(held.get(resource, 0) < amount for resource, amount in guarantee.items()):
             return (0, max(Fraction(held.get(r, 0) * 2**20 // a) for r, a in guarantee.items()), name)
         used = self._used(name)

@@ -11,17 +11,18 @@ from tests.kit.scenario import nodes_of
 from tests.kit.sim import Sim
 from tidegate.model.commands import Submit
 from tidegate.model.jobs import Array, JobSpec, Shape, amounts
-from tidegate.model.policy import DEPTH_ALL, Backfill, PolicySpec
+from tidegate.model.policy import DEPTH_ALL, Backfill, PolicySpec, Queue
 from tidegate.world.check import check
 from tidegate.world.pool import Pool
-from tidegate.world.records import Tries
+from tidegate.world.records import Account, Tries
 from tidegate.world.world import World
 
 
 def busy() -> World:
     """Something runs, something waits in a lane with a promise, something is parked."""
     nodes = nodes_of(Seeded(3), even=True)
-    sim = Sim(FaultyEngine(lambda _task, _attempt: 1000, 0), nodes, PolicySpec("all", backfill=Backfill(DEPTH_ALL)))
+    policy = PolicySpec("all", backfill=Backfill(DEPTH_ALL), queues={"default": Queue()})
+    sim = Sim(FaultyEngine(lambda _task, _attempt: 1000, 0), nodes, policy)
     room = sum(dict(node.capacity)["cpus"] for node in nodes) // 1000
     shape = Shape(amounts(cpus=1000), room, stack=True)
     sim.send(Submit(JobSpec("u", shape, 50, array=Array((1, 2)))), Submit(JobSpec("u", shape, 70)))
@@ -71,6 +72,9 @@ FAULTS: dict[str, Callable[[World, Pool], object]] = {
     "a wanted stray": lambda world, _: world.strays.update({(first(world.runs), 1): 1}),
     "an outcome": lambda world, _: world.outcomes.update({first(world.jobs): "completed"}),
     "a change unseen": grow_unseen,
+    "an account": lambda world, _: world.accounts.popitem(),
+    "an account of nothing": lambda world, _: world.accounts.update({"gone": Account(0, (0,), ())}),
+    "a path": lambda world, _: world.paths.update({("default", "u"): ("other",)}),
 }
 
 

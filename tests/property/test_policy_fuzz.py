@@ -5,17 +5,27 @@ from hypothesis import strategies as st
 
 from tidegate.model.policy import (
     DEPTH_ALL,
+    LEVEL_MAX,
+    PART_BITS,
+    WEIGHT_MAX,
     Backfill,
+    Bound,
     CandidateOrder,
     Cycle,
     Estimate,
     EstimateFrom,
     Fit,
     FitBy,
+    Hours,
     JobClass,
     Order,
     OrderBy,
     PolicySpec,
+    Preempt,
+    Queue,
+    Rule,
+    Share,
+    Users,
 )
 from tidegate.wire.policy_fields import COUNT_MAX, describe
 from tidegate.wire.policy_file import builtin_names, dump_policy, inspect_policy, load_builtin, load_policy
@@ -25,6 +35,37 @@ texts = st.text(max_size=30) | st.sampled_from(["no", "~", "null", "1", "12:30",
 names = texts.filter(lambda text: bool(text.strip()))
 waits = st.integers(0, DURATION_MAX_MS)
 counts = st.integers(1, COUNT_MAX)
+
+
+def bounds_of(amounts: st.SearchStrategy[int], parts: st.SearchStrategy[int]) -> st.SearchStrategy[tuple[Bound, ...]]:
+    resources = st.lists(st.sampled_from(["cpus", "disks", "gpus", "memory"]), unique=True, max_size=3).map(sorted)
+    return resources.flatmap(
+        lambda names: st.tuples(*(st.builds(Bound, st.just(name), amounts, parts) for name in names))
+    )
+
+
+queues = st.builds(  # what could contradict is written in different ways: amounts here, parts there
+    Queue,
+    weight=st.integers(1, WEIGHT_MAX),
+    limit=bounds_of(st.integers(0, 1 << 40), st.just(0)),
+    users=st.sampled_from(Users),
+    user_limit=bounds_of(st.just(0), st.integers(1, 1 << PART_BITS)),
+    run_max_ms=waits,
+    approvers=st.lists(names, max_size=2).map(tuple),
+    why=texts,
+)
+hours = st.builds(Hours, st.integers(1, 127), st.integers(0, 700), st.integers(701, 1440))
+rules = st.builds(
+    Rule,
+    at_least=bounds_of(st.integers(1, 1 << 40), st.just(0)),
+    time_from_ms=waits,
+    classes=st.lists(names, max_size=2).map(tuple),
+    unless_classes=st.lists(names, max_size=2).map(tuple),
+    needs_tags=st.lists(names, max_size=2).map(tuple),
+    closed=st.lists(hours, max_size=2).map(tuple),
+    utc_offset_ms=st.integers(-DURATION_MAX_MS, DURATION_MAX_MS),
+    why=texts,
+)
 specs = st.builds(
     PolicySpec,
     name=names,
@@ -36,10 +77,21 @@ specs = st.builds(
     estimate=st.builds(Estimate, st.sampled_from(EstimateFrom), st.lists(waits, max_size=4).map(tuple), texts),
     classes=st.dictionaries(
         texts.filter(bool),
-        st.builds(JobClass, st.integers(-DURATION_MAX_MS, DURATION_MAX_MS), texts),
+        st.builds(
+            JobClass,
+            st.integers(-LEVEL_MAX, LEVEL_MAX),
+            st.integers(-DURATION_MAX_MS, DURATION_MAX_MS),
+            waits,
+            st.sampled_from(Preempt),
+            waits,
+            texts,
+        ),
         max_size=4,
     ),
+    queues=st.dictionaries(st.sampled_from(["a", "a/b", "a/b/c-1", "D_2", "0"]), queues, max_size=4),
+    share=st.builds(Share, waits, texts),
     cycle=st.builds(Cycle, counts, texts),
+    admission=st.dictionaries(texts.filter(bool), rules, max_size=3),
     why=texts,
 )
 

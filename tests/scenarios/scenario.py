@@ -8,12 +8,14 @@ import yaml
 
 from tidegate.model.base import FOREVER_MS, task_key
 from tidegate.model.commands import (
+    ApproveExcess,
     Cancel,
     ChangePolicy,
     Command,
     Hold,
     Release,
     Requeue,
+    RevokeExcess,
     SetNode,
     SetNodeState,
     Submit,
@@ -35,9 +37,10 @@ from tidegate.model.jobs import (
 )
 from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import PolicySpec
-from tidegate.wire.policy_file import load_builtin, load_policy
+from tidegate.wire.policy_file import load_builtin, load_policy, read_policy
 from tidegate.wire.units import parse_duration, parse_size
 
+ROOT = Path(__file__).parents[2]
 Words = str | list[str]
 
 
@@ -94,9 +97,21 @@ class JobData(Data, rename={"klass": "class"}):
     backoff: str = "1s"
     backoff_max: str = "10m"
     notify: bool = False
+    tags: dict[str, str] = {}
     saves: bool = False  # it can save itself when it is asked to
     env: str = ""  # the name of an environment,
     brings: dict[str, str] = {}  # and what is in it
+
+
+class ApproveData(Data):
+    """How much more than its limit a queue may hold, and for how long."""
+
+    queue: str
+    lasts: str
+    cpus: float = 0
+    memory: str = "0"
+    gpus: float = 0
+    has: dict[str, int] = {}
 
 
 class EventData(Data):
@@ -108,6 +123,8 @@ class EventData(Data):
     hold: int = 0
     release: int = 0
     node: str = ""  # goes to `state`
+    approve: ApproveData | None = None
+    revoke: str = ""  # of a queue
     add: NodesData | None = None
     policy: str | dict[str, Any] = ""
     if_version: int = -1  # of the policy that it is to replace
@@ -139,7 +156,7 @@ class Scenario(Data):
     why: str
     nodes: list[NodesData]
     expect: Expected
-    policy: str | dict[str, Any] = "easy"
+    policy: str | dict[str, Any] = "easy"  # built in; or a path of the repository
     cadence: str = "batched"
     jobs: list[JobData] = []
     events: list[EventData] = []
@@ -172,7 +189,7 @@ def read_scenario(path: Path) -> Scenario:
 
 def policy_of(said: str | dict[str, Any]) -> PolicySpec:
     if isinstance(said, str):
-        return load_builtin(said)
+        return read_policy(ROOT / said) if "/" in said else load_builtin(said)
     return load_policy(yaml.dump({"name": "inline"} | said, Dumper=_Plain), "inline")
 
 
@@ -183,7 +200,7 @@ def nodes_of(said: NodesData) -> list[Node]:
     return [Node(name, said.pool, capacity, labels, said.state) for name in names]
 
 
-def _amounts(said: NodesData | JobData) -> Amounts:
+def _amounts(said: NodesData | JobData | ApproveData) -> Amounts:
     named = {"cpus": round(said.cpus * 1000), "gpus": round(said.gpus * 1000), "memory": parse_size(said.memory)}
     return tuple(sorted((name, amount) for name, amount in (named | said.has).items() if amount))
 
@@ -204,6 +221,7 @@ def submit_of(said: JobData) -> Submit:
         held=said.held,
         losses_max=said.losses_max,
         retry=_retry(said),
+        tags=tuple(sorted(said.tags.items())),
         checkpoint=Checkpoint() if said.saves else None,
         work=Work(("true",), env=said.env, notify="mail" if said.notify else "") if said.notify or said.env else None,
     )
@@ -261,6 +279,11 @@ def commands_of(said: EventData) -> list[tuple[str, Command]]:
         return [(f"node {said.node}", SetNodeState(said.node, said.state, said.why))]
     if said.add is not None:
         return [(f"add {node.name}", SetNode(node)) for node in nodes_of(said.add)]
+    if said.approve is not None:
+        queue, until = said.approve.queue, parse_duration(said.at) + parse_duration(said.approve.lasts)
+        return [(f"approve {queue}", ApproveExcess(queue, _amounts(said.approve), until, said.why))]
+    if said.revoke:
+        return [(f"revoke {said.revoke}", RevokeExcess(said.revoke, said.why))]
     assert said.policy, f"the event at {said.at} says nothing"
     change = ChangePolicy(policy_of(said.policy), said.by, said.why, said.if_version)
     return [(f"policy at {said.at}", change)]

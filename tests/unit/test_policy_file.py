@@ -18,6 +18,7 @@ from tidegate.model.policy import (
     EstimateFrom,
     Fit,
     FitBy,
+    Hours,
     JobClass,
     Order,
     OrderBy,
@@ -25,6 +26,7 @@ from tidegate.model.policy import (
     Preempt,
     Preemption,
     Queue,
+    Rule,
     Share,
     Users,
 )
@@ -60,6 +62,9 @@ share: {half_life: 7d}
 preemption: {level_gap: 0, min_run: 1m}
 checkpoints: {every: 10m, write_mib_s: 200, at_once_max: 4}
 cycle: {starts_max: 1_000}
+admission:
+  large: {at_least: {gpus: 8, nodes: 2}, closed: [mon-fri 08:00-18:00], utc_offset: -1h, why: by night}
+  tagged: {needs_tags: project, queues: [lab], unless_classes: ["no"], classes: critical, time_from: 1h}
 """
 
 
@@ -107,6 +112,15 @@ def test_every_entry_is_read():
         Preemption(0, min_run_ms=60_000),
         Checkpoints(600_000, 200, at_once_max=4),
         Cycle(1000),
+        {
+            "large": Rule(
+                (Bound("gpus", 8000), Bound("nodes", 2)),
+                closed=(Hours(0b11111, 480, 1080),),
+                utc_offset_ms=-HOUR_MS,
+                why="by night",
+            ),
+            "tagged": Rule((), HOUR_MS, ("lab",), ("critical",), ("no",), ("project",)),
+        },
         "a test",
     )
 
@@ -172,6 +186,72 @@ def test_a_byte_order_mark_and_bytes_are_read():
         ("name: a\n? [x]\n: 1", (2, 3), "", "a key is a word", "key: value"),
         ("name: a\n<<: {fit: pack}", (2, 1), "<<", "not a field", "keys here"),
         ("order: fcfs", (1, 1), "name", "missing", "write 'name: …'"),
+        ("name: a\nqueues: {a b: 1}", (2, 10), "queues.a b", "no path of a queue", "letters, digits"),
+        ("name: a\nqueues: {a//b: 1}", (2, 10), "queues.a//b", "no path of a queue", "lab/vision"),
+        ("name: a\nqueues: {a/@u: 1}", (2, 10), "queues.a/@u", "no path of a queue", "lab/vision"),
+        ("name: a\nqueues: {a: 0}", (2, 13), "queues.a", "too small", "1 or more"),
+        ("name: a\nqueues: {a: {limit: 4}}", (2, 21), "queues.a.limit", "plain value", "write amounts"),
+        ("name: a\nqueues: {a: {limit: {cpus: -4}}}", (2, 28), "queues.a.limit.cpus", "no number", "40 or 0.5"),
+        ("name: a\nqueues: {a: {limit: {memory: 4}}}", (2, 30), "queues.a.limit.memory", "'4'", "4G"),
+        ("name: a\nqueues: {a: {limit: {gpus: 120%}}}", (2, 28), "queues.a.limit.gpus", "no part", "0% to 100%"),
+        ("name: a\nqueues: {a: {limit: {nodes: 2}}}", (2, 22), "queues.a.limit.nodes", "no resource", "cpus"),
+        ("name: a\nqueues: {a: {guarantee: {gpus: 0}}}", (2, 26), "queues.a.guarantee.gpus", "nothing", "leave it out"),
+        (
+            "name: a\nqueues:\n  a:\n    limit: {gpus: 4}\n    guarantee: {gpus: 8}",
+            (5, 17),
+            "queues.a.guarantee.gpus",
+            "8 is more than the limit of a, 4",
+            "lower the one",
+        ),
+        (
+            "name: a\nqueues:\n  a: {limit: {gpus: 10%}}\n  a/b: {guarantee: {gpus: 20%}}",
+            (4, 21),
+            "queues.a/b.guarantee.gpus",
+            "more than the limit of a, 10%",
+            "raise the other",
+        ),
+        (
+            "name: a\nqueues: {a: {limit: {gpus: 4}, user_limit: {gpus: 5}}}",
+            (2, 45),
+            "queues.a.user_limit.gpus",
+            "more than the limit of a",
+            "lower the one",
+        ),
+        (
+            "name: a\nqueues:\n  a: {guarantee: {cpus: 60%}}\n  b: {guarantee: {cpus: 50%}}",
+            (2, 1),
+            "queues",
+            "the queues are guaranteed 110% cpus together, of 100%",
+            "lower a guarantee",
+        ),
+        (
+            (
+                "name: a\nqueues:\n  a: {guarantee: {cpus: 6}}\n  a/b: {guarantee: {cpus: 4}}\n"
+                "  a/c: {guarantee: {cpus: 3}}"
+            ),
+            (3, 3),
+            "queues.a",
+            "the parts of a are guaranteed 7 cpus together, of 6",
+            "raise that of a",
+        ),
+        (
+            "name: a\nadmission: {r: {closed: mon 8-18}}",
+            (2, 25),
+            "admission.r.closed",
+            "no hours",
+            "mon-fri 08:00-18:00",
+        ),
+        ("name: a\nadmission: {r: {closed: [x 08:00-09:00]}}", (2, 26), "admission.r.closed[0]", "no hours", "mon-fri"),
+        ("name: a\nadmission: {r: {classes: {a: b}}}", (2, 26), "admission.r.classes", "a map", "[one, another]"),
+        ("name: a\nadmission: {r: {classes: [[a]]}}", (2, 27), "admission.r.classes[0]", "no text", "[one, another]"),
+        (
+            "name: a\nqueues: {a: 1}\nadmission: {r: {queues: b}}",
+            (3, 17),
+            "admission.r.queues",
+            "no queue 'b'",
+            "name one",
+        ),
+        ("name: a\nadmission: {r: {at_least: {gpus: 0}}}", (2, 28), "admission.r.at_least.gpus", "as much", "leave it"),
         ("name: ''", (1, 7), "name", "empty", "one letter"),
         ("name: ~", (1, 7), "name", "no value", "write one"),
     ],
@@ -270,6 +350,13 @@ def test_long_and_odd_names_do_not_flood_the_message():
         ("name: a\nclasses: {x: 1h, y: 0}", 2, "classes.x", "no effect under order fcfs"),
         ("name: a\norder: priority", 2, "order.by", "no class has a head start"),
         ("name: a\nestimate: {raise_steps: [5m, 1m]}", 2, "estimate.raise_steps", "adds nothing"),
+        ("name: a\nshare: 7d", 2, "share.half_life", "there are none"),
+        ("name: a\nqueues: {a: 2}", 2, "queues.a.weight", "no effect without a neighbour"),
+        ("name: a\nqueues: {a: 1, a/b: {guarantee: {gpus: 1}}}", 2, "queues.a/b.guarantee.gpus", "only against its"),
+        ("name: a\nqueues: {a: {approvers: ann}}", 2, "queues.a.approvers", "no limit here"),
+        ("name: a\nclasses: {a: {level: 1}}", 2, "classes", "can starve"),
+        ("name: a\nadmission: {r: {classes: vip}}", 2, "admission.r", "not listed under classes"),
+        ("name: a\nadmission: {r: {utc_offset: 1h}}", 2, "admission.r.utc_offset", "without closed hours"),
         ("name: a\nestimate: {raise_steps: [0]}", 2, "estimate.raise_steps", "adds nothing"),
     ],
 )

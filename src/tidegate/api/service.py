@@ -19,6 +19,7 @@ from tidegate.api.openapi import document
 from tidegate.api.past import Past, PastRows
 from tidegate.api.policies import HISTORY_LIMIT, Judge, Policies
 from tidegate.api.rows import live_rows, node_rows
+from tidegate.api.shares import excess_of, share_body
 from tidegate.api.submit import MistakeError, command_of
 from tidegate.api.table import Look, QueueTable, text_of
 from tidegate.api.words import RefusedError, Tasks, number, problem, states_of, task_of
@@ -27,6 +28,7 @@ from tidegate.model.commands import Command, Refused
 from tidegate.model.events import JobSubmitted
 from tidegate.model.jobs import Job
 from tidegate.model.nodes import NodeState
+from tidegate.policy.share import approvers_of
 from tidegate.ports import JournalError
 from tidegate.wire import api
 from tidegate.wire.api import ROUTES, Route
@@ -115,7 +117,7 @@ class Service:
         parts = path.split("/")
         general = path
         if len(parts) in {4, 5} and parts[1] == "v1" and parts[3]:
-            kind = {"jobs": "{job}", "nodes": "{node}"}.get(parts[2], "")
+            kind = {"jobs": "{job}", "nodes": "{node}", "queues": "{queue}"}.get(parts[2], "")
             general = "/".join([*parts[:3], kind, *parts[4:]])
             known = self.routes.get((method, general))
             if known is not None:
@@ -337,6 +339,25 @@ class Service:
     def _resume(self, request: Request, body: api.NodeActionBody, word: str) -> None:
         self._may_manage(request)
         self._command(request, cmd.SetNodeState(word, NodeState.UP, body.why))
+
+    # -- queues ------------------------------------------------------------------------------------------
+
+    def _share(self, request: Request) -> None:
+        request.answer(200, encode(share_body(self.world, self.facts.now())))
+
+    def _approve(self, request: Request, body: api.ExcessBody, word: str) -> None:
+        self._may_approve(request, word)
+        self._command(request, excess_of(body, word, request.peer.user))
+
+    def _revoke(self, request: Request, _body: api.RevokeBody, word: str) -> None:
+        self._may_approve(request, word)
+        self._command(request, cmd.RevokeExcess(word, request.peer.user))
+
+    def _may_approve(self, request: Request, queue: str) -> None:
+        approvers = approvers_of(self.world.policy, queue)
+        if not request.peer.is_admin and request.peer.user not in approvers:
+            who = f"one of: {', '.join(approvers)}" if approvers else "an administrator"
+            raise RefusedError(403, f"{request.peer.user} may not approve anything for queue {queue!r}", f"ask {who}")
 
     def _may_manage(self, request: Request, what: str = "manage the server") -> None:
         if not request.peer.is_admin:

@@ -33,6 +33,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ("show", "tidegate.cli.show", "everything about a job"),
         ("logs", "tidegate.cli.logs", "what a job has written"),
         ("nodes", "tidegate.cli.nodes", "the nodes, and what is free"),
+        ("share", "tidegate.cli.share", "whose turn it is among queues, and why"),
         ("events", "tidegate.cli.events", "everything that happens"),
     )),
     ("server", (
@@ -42,6 +43,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ("policy", "tidegate.cli.policy", "see, check, compare and change who goes first"),
         ("drain", "tidegate.cli.nodes", "let a node run empty"),
         ("resume", "tidegate.cli.nodes", "let it take work again"),
+        ("quota", "tidegate.cli.share", "let a queue exceed its limit for a time"),
         ("backup", "tidegate.cli.keeping", "copy the journal to a file"),
         ("restore", "tidegate.cli.keeping", "make a home of a backup"),
         ("token", "tidegate.cli.keeping", "tokens for clients that come by TCP"),

@@ -12,13 +12,13 @@ from tidegate.model import commands as cmd
 from tidegate.model import events as ev
 from tidegate.model.base import ARRAY_BITS, ARRAY_TASKS_MAX
 from tidegate.model.commands import Refused
-from tidegate.model.jobs import CPUS, GPUS, MEMORY, After, Job, JobSpec, Outcome
+from tidegate.model.jobs import After, Job, JobSpec, Outcome
 from tidegate.model.nodes import Node, NodeState
-from tidegate.policy.admission import refusal
+from tidegate.policy.admission import no_queue, refusal, said
 from tidegate.policy.estimate import estimate
 from tidegate.world import arrays
 from tidegate.world.ended import satisfied
-from tidegate.world.records import Run
+from tidegate.world.records import Excess, Run
 from tidegate.world.world import World
 
 JOB_ID_MAX = 1 << 42
@@ -27,6 +27,7 @@ AMOUNT_MAX = 1 << 40
 LIMIT_MAX_MS = 1 << 53
 RETRIES_MAX = 1000
 SIGNAL_MAX = 64
+EXCESS_MAX_MS = 366 * 86_400_000
 Answer = tuple[ev.Event, ...] | Refused
 
 
@@ -48,6 +49,10 @@ def accept(world: World, command: cmd.Command, now: int) -> Answer:
             return _set_node_state(world, command, now)
         case cmd.ChangePolicy():
             return _change_policy(world, command, now)
+        case cmd.ApproveExcess():
+            return _approve(world, command, now)
+        case cmd.RevokeExcess():
+            return (ev.ExcessOver(now, command.queue, command.by),) if command.queue in world.excesses else ()
         case _:
             assert_never(command)
 
@@ -179,22 +184,12 @@ def _check_shape(world: World, spec: JobSpec, name: str) -> Refused | None:
     fits = pool.count_most(shape, need)
     if fits >= shape.count:
         return None
-    each = ", ".join(amount_said(resource, amount) for resource, amount in shape.chunk)
+    each = ", ".join(said(resource, amount) for resource, amount in shape.chunk)
     asked = each if shape.count == 1 else f"{shape.count} x ({each})"
     return Refused(
         f"{asked} can never fit in pool {name!r}: all its nodes together hold {fits}",
         "ask for fewer or smaller chunks, or for another pool",
     )
-
-
-def amount_said(resource: str, amount: int) -> str:
-    """As people ask for it: `2.5 cpus`, `512 MiB memory`, `3 tape`."""
-    if resource == MEMORY:
-        return f"{amount} MiB {resource}"
-    if resource not in {CPUS, GPUS}:
-        return f"{amount} {resource}"
-    whole, milli = divmod(amount, 1000)
-    return f"{whole}.{milli:03}".rstrip("0").rstrip(".") + f" {resource}"
 
 
 def _unmet(world: World, spec: JobSpec) -> tuple[After, ...] | Refused:
@@ -316,6 +311,33 @@ def _hold_or_release(world: World, command: cmd.Hold | cmd.Release, now: int) ->
     if job.spec.array is None and job.id << ARRAY_BITS in world.runs:
         return Refused(f"job {job.id} is running", "hold works on waiting jobs; cancel it instead")
     return () if held else (ev.JobHeld(now, job.id, command.by),)
+
+
+# -- limits of queues --------------------------------------------------------------------------------------
+
+
+def _approve(world: World, command: cmd.ApproveExcess, now: int) -> Answer:
+    queue = world.policy.queues.get(command.queue)
+    if queue is None:
+        return no_queue(world, command.queue)
+    limited = [bound.resource for bound in queue.limit]
+    if not limited:
+        return Refused(f"queue {command.queue!r} has no limit", "name one that has, or one above it")
+    for resource, amount in command.amounts:
+        if resource not in limited:
+            return Refused(
+                f"queue {command.queue!r} has no limit on {resource}", f"approve more of: {', '.join(limited)}"
+            )
+        if not 0 < amount <= AMOUNT_MAX:
+            return Refused(f"{said(resource, amount)} more is out of range", "approve more than nothing")
+    if not command.amounts or not rises(resource for resource, _ in command.amounts):
+        return Refused("no resource is named, or one twice or not in order", "name each once, sorted by name")
+    if not now < command.until <= now + EXCESS_MAX_MS:
+        return Refused("the time is over already, or more than a year away", "approve it for a time up to a year")
+    excess = Excess(command.amounts, command.until, command.by, command.note)
+    if world.excesses.get(command.queue) == excess:
+        return ()
+    return (ev.ExcessApproved(now, command.queue, excess.amounts, excess.until, excess.by, excess.note),)
 
 
 # -- policy ------------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ bound conservative backfilling. A pass that only has new arrivals to look at tri
 from msgspec.structs import replace
 
 from tidegate.core import KERNEL
-from tidegate.core.memo import FLAT, Memo, Order, Ranking, Settled
-from tidegate.core.place import Chosen, Placer, placer_for
+from tidegate.core.memo import FLAT, LeafKey, Memo, Order, Ranking, Settled, leaf_key
+from tidegate.core.place import Chosen, Placer, Ranked, placer_for
 from tidegate.core.preempt import Preemptor, may_preempt
 from tidegate.core.turns import Leaf, Line, Turns, array_tasks
 from tidegate.model.base import ARRAY_BITS
@@ -30,9 +30,9 @@ from tidegate.model.events import (
     Placement,
     Promise,
 )
-from tidegate.model.policy import CandidateOrder
+from tidegate.model.policy import CandidateOrder, PolicySpec
 from tidegate.policy.order import AGED
-from tidegate.policy.share import Shares
+from tidegate.policy.share import BEHIND_ALL, shares_for_cycle
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
 from tidegate.world.world import World
@@ -75,7 +75,7 @@ def _one_run_where_tried(cycle: "_Cycle") -> None:
             kept.append(start)
     if put_off:
         cycle.starts, cycle.cut = kept, CUT_BY_TRIALS
-        cycle.promised, cycle.withdrawn = [], []
+        cycle.promised, cycle.withdrawn, cycle.halts = [], [], []
 
 
 class _Cycle:
@@ -87,7 +87,7 @@ class _Cycle:
         self.world = world
         self.policy = world.policy
         self.now = now
-        self.shares = Shares(world, now) if world.policy.queues else None
+        self.shares = shares_for_cycle(world, now)
         self.preemptor = Preemptor(world, self.shares, now) if may_preempt(world.policy) else None
         self.starts: list[JobStarted] = []
         self.halts: list[HaltRequested] = []
@@ -101,7 +101,7 @@ def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
     ranking, unchanged = memo.ranking(cycle.policy, pool, cycle.now)
     settled = memo.settled.get(pool.name)
     room_came = pool.freed is None or bool(pool.freed)
-    if settled is None or not unchanged or room_came or not _only_arrivals(settled, pool, ranking):
+    if settled is None or not unchanged or room_came or not _only_arrivals(settled, cycle.policy, pool, ranking):
         if settled is not None:
             del memo.settled[pool.name]
         ranking.room_came(pool.freed)
@@ -111,21 +111,25 @@ def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
                 cycle, pool, placer, Turns(cycle.policy, cycle.now, pool, ranking, ranking.leaves, cycle.shares)
             )
             settled = full_pass.full()
-            if settled is not None and ranking.leaf_names is None and cycle.preemptor is None:
+            if settled is not None and cycle.shares is None and cycle.preemptor is None:
                 memo.settled[pool.name] = settled
             if full_pass.standing:  # they may have taken room from now on when cursors moved
                 ranking.cursors.clear()
     elif (pool.fresh or settled.untried) and not settled.strict:
         serials = dict.fromkeys((*settled.untried, *pool.fresh))
         settled.untried = ()
-        some = settled.placer.sift([ranking.known[serial] for serial in serials])
-        if some:
-            turns = Turns(cycle.policy, cycle.now, pool, ranking, {FLAT: some}, None)
-            settled.placer.resume()
-            settled.untried = _Pass(cycle, pool, settled.placer, turns).candidates()
+        settled.placer.resume()
+        arrived = settled.placer.sift([ranking.known[serial] for serial in serials])
+        if not arrived:
+            return
+        some: dict[LeafKey, list[Ranked]] = {}
+        for entry in arrived:
+            some.setdefault(leaf_key(cycle.policy, ranking, entry[5], entry[0]), []).append(entry)
+        turns = Turns(cycle.policy, cycle.now, pool, ranking, some, None)
+        settled.untried = _Pass(cycle, pool, settled.placer, turns).candidates()
 
 
-def _only_arrivals(settled: Settled, pool: Pool, ranking: Ranking) -> bool:
+def _only_arrivals(settled: Settled, policy: PolicySpec, pool: Pool, ranking: Ranking) -> bool:
     """Nothing that arrived could get a promise, or take the place of a job that was refused in its turn."""
     last = settled.last_refused
     if last is None or (settled.room_for_promises and pool.grown) or settled.placer.counted != pool.counted:
@@ -133,8 +137,11 @@ def _only_arrivals(settled: Settled, pool: Pool, ranking: Ranking) -> bool:
     known = ranking.known
     for serial in pool.changed:
         entry = known.get(serial)
+        if entry is None:
+            continue
         # Compared as far as `last` goes: rank, submit, job. A job past the ageing bound always gets a promise.
-        if entry is not None and (entry < last or entry[0] == AGED):
+        level = leaf_key(policy, ranking, entry[5], entry[0])[0]
+        if level > settled.last_level or (level == settled.last_level and entry < last) or entry[0] == AGED:
             return False
     return True
 
@@ -150,6 +157,7 @@ class _Pass:
         "cycle",
         "held",
         "last",
+        "last_level",
         "lifts",
         "moved",
         "now",
@@ -176,7 +184,8 @@ class _Pass:
         self.held: dict[int, int] = {}  # those of them that others were interrupted for, and until when
         self.lifts = 0  # how often room came back: what was refused before may fit since
         self.moved = False  # a standing promise did not just stay, so a second pass might choose better
-        self.last: Order | None = None  # of the last job refused in its turn
+        self.last: Order | None = None  # of the last job refused in its turn,
+        self.last_level = FLAT[0]  # and its level
         self.strict = self.policy.backfill.depth == 0  # nobody goes ahead
 
     def full(self) -> Settled | None:
@@ -191,10 +200,11 @@ class _Pass:
             self._record_promises()
         if self.cycle.cut:
             return None
-        untried = () if self.strict else self.candidates()
+        untried = self.candidates() if self.turns.waiting and not self.strict else ()
         if self.moved:
             return None
-        return Settled(self.placer, self.last, len(self.promises) < depth, self.strict, untried)
+        room = len(self.promises) < depth
+        return Settled(self.placer, self.last, self.last_level, room, self.strict, untried)
 
     # -- jobs in their turn ------------------------------------------------------------------------------
 
@@ -210,10 +220,10 @@ class _Pass:
             may_promise = given < depth or (aged and given < depth + self.policy.order.aged_promises_max)
             if given and not may_promise:
                 if aged:  # it has no promise that would protect it, so nobody goes ahead
-                    self.last, self.strict = order, True
+                    self.last, self.last_level, self.strict = order, turns.level or FLAT[0], True
                 break
             lane, done = turns.take(leaf)[5:]
-            if turns.has_room(lane, aged=aged):
+            if turns.has_room(lane, order):
                 line = done or Line(self.world, lane)
                 if self._turn(leaf, line, order, may_promise=may_promise):
                     turns.comes_again(line)
@@ -224,12 +234,14 @@ class _Pass:
     def _turn(self, leaf: Leaf, line: Line, order: Order, *, may_promise: bool) -> bool:
         """True: the line has somebody for another turn."""
         if self._head(line, may_promise=may_promise):
-            self.turns.started(leaf, line.lane)
+            self.turns.started(leaf, line)
             return line.advance()
-        self.last = order
-        if self.policy.backfill.depth == 0 or line.lifts != self.lifts:
+        self.last, self.last_level = order, self.turns.level or FLAT[0]
+        self.turns.waits(line.lane, order, promised=line.lifts == self.lifts)
+        if line.lifts != self.lifts:
             return False  # it would not fit even when all that runs has ended
-        return line.next_job()  # tasks of an array are alike: the first that waits stands for them
+        # Tasks of an array are alike: the first that waits stands for them.
+        return self.policy.backfill.depth > 0 and line.next_job()
 
     def _head(self, line: Line, *, may_promise: bool) -> bool:
         """Starts the task, or promises it a start. False: refused; with a promise if `lifts` of the line is set."""
@@ -296,7 +308,7 @@ class _Pass:
         leaf = turns.leaf()
         while leaf is not None and not cycle.cut:
             _, _, _, _, estimate, lane, done = turns.take(leaf)
-            chosen = placer.start(lane, now + estimate) if turns.has_room(lane, aged=False) else None
+            chosen = placer.start(lane, now + estimate) if turns.has_room(lane, BEHIND_ALL) else None
             if chosen is None:
                 refused += 1
                 if refused * SIFT_COST > turns.waiting:
@@ -305,7 +317,7 @@ class _Pass:
             else:
                 line = done or Line(self.world, lane)
                 self._started(line, chosen, backfilled=True)
-                turns.started(leaf, lane)
+                turns.started(leaf, line)
                 if line.advance():
                     turns.comes_again(line, shortest=shortest)
             leaf = turns.leaf()

@@ -34,6 +34,9 @@ def due(world: World, now: int) -> tuple[ev.Event, ...]:
     if world.suspects:
         wanted = [name for name, suspect in world.suspects.items() if not suspect.tried and suspect.until <= now]
         events.extend(tried(world, name, now) for name in sorted(wanted))
+    if world.excesses:
+        over = [queue for queue, excess in world.excesses.items() if excess.until <= now]
+        events.extend(ev.ExcessOver(now, queue) for queue in sorted(over))
     return tuple(events)
 
 
@@ -95,4 +98,7 @@ def next_due(world: World) -> int | None:
         for suspect in world.suspects.values():
             if not suspect.tried and (soonest is None or suspect.until < soonest):
                 soonest = suspect.until
+    for excess in world.excesses.values():
+        if soonest is None or excess.until < soonest:
+            soonest = excess.until
     return soonest

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tidegate.core.place import Placer, Ranked
 from tidegate.model.jobs import Job, Shape
 from tidegate.model.policy import LEVEL_MAX, PolicySpec
-from tidegate.policy.order import AGED, moves_with_time, rank
+from tidegate.policy.order import AGED, ageing_bound, moves_with_time, rank_within
 from tidegate.world.accounts import USER_MARK, leaf_of, path_of
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
@@ -24,7 +24,7 @@ FLAT: LeafKey = (0, "")
 """All lanes, where the policy has neither queues nor levels."""
 AGED_LEAF: LeafKey = (LEVEL_MAX + 1, "")
 Ageing = tuple[int, int, Lane]
-"""(submit, job, lane): the oldest job of a lane that has not passed the ageing bound."""
+"""(when it passes the ageing bound, job, lane): the oldest job of a lane that has not passed it."""
 
 
 def _submit(job: Job) -> int:
@@ -56,7 +56,7 @@ class Ranking:
     def update(self, policy: PolicySpec, pool: Pool, lane: Lane, now: int) -> None:
         old = self.known.pop(lane.serial, None)
         if old is not None:
-            leaf = self.leaves[leaf_key(policy, self, lane, old[0])]
+            leaf = self.leaves[FLAT if self.leaf_names is None else leaf_key(policy, self, lane, old[0])]
             del leaf[bisect_left(leaf, old)]
             aging = self.ageing.pop(lane.serial, None)
             if aging is not None:
@@ -65,22 +65,27 @@ class Ranking:
             return
         head = lane.jobs[0]
         submit = head.submit_ms
-        turn = rank(policy, pool, lane, head, now)
+        bound = ageing_bound(policy, lane)
+        turn = rank_within(policy, bound, pool, lane, head, now)
         entry = (turn, submit, head.id, lane.units, lane.estimate_ms, lane, None)
         self.known[lane.serial] = entry
-        insort(self.leaves.setdefault(leaf_key(policy, self, lane, turn), []), entry)
-        bound = policy.order.ageing_bound_ms
+        key = FLAT if self.leaf_names is None else leaf_key(policy, self, lane, turn)
+        found = self.leaves.get(key)
+        if found is None:
+            self.leaves[key] = [entry]
+        else:
+            insort(found, entry)
         if bound:
             at = 0 if entry[0] != AGED else bisect_right(lane.jobs, now - bound, key=_submit)
             if at < len(lane.jobs):
                 young = lane.jobs[at]
-                aging = self.ageing[lane.serial] = (young.submit_ms, young.id, lane)
+                aging = self.ageing[lane.serial] = (young.submit_ms + bound, young.id, lane)
                 insort(self.by_age, aging)
 
     def age(self, policy: PolicySpec, pool: Pool, now: int) -> bool:
         """Ranks anew the lanes whose head passed the bound since; True if there were any."""
         aged = False
-        while self.by_age and now - self.by_age[0][0] >= policy.order.ageing_bound_ms:
+        while self.by_age and now >= self.by_age[0][0]:
             self.update(policy, pool, self.by_age[0][2], now)
             aged = True
         return aged
@@ -109,7 +114,8 @@ class Settled:
     """How a full pass over a pool ended: everything that waits, but for some lanes, was refused under this placer."""
 
     placer: Placer
-    last_refused: Order | None  # of the last job refused in its turn
+    last_refused: Order | None  # of the last job refused in its turn,
+    last_level: int  # and its level
     room_for_promises: bool  # fewer promises were given than the policy allows
     strict: bool  # nobody goes ahead of the last refused
     untried: tuple[int, ...]  # serials of lanes that the pass was cut before: all others were refused

@@ -50,7 +50,7 @@ BY_LEVEL = Rule()
 
 def may_preempt(policy: PolicySpec) -> bool:
     """Does the policy let anybody be interrupted?"""
-    return any(known.preempt is not Preempt.NEVER for known in policy.classes.values())
+    return bool(policy.classes) and any(known.preempt is not Preempt.NEVER for known in policy.classes.values())
 
 
 class Preemptor:

@@ -14,8 +14,8 @@ from tidegate.core.place import Placer, Ranked
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.jobs import Job
 from tidegate.model.policy import PolicySpec
-from tidegate.policy.order import rank
-from tidegate.policy.share import Branch, Key, Shares
+from tidegate.policy.order import AGED, rank
+from tidegate.policy.share import Branch, Key, Place, Shares
 from tidegate.world.arrays import turns
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
@@ -93,9 +93,6 @@ class Leaf:
         self.at = at + 1
         return self.entries[at]
 
-    def left(self) -> int:
-        return len(self.entries) - self.at + len(self.again)
-
 
 class Turns:
     """`entries` by leaf; they are only read. `shares`: of this cycle, where the policy has queues."""
@@ -119,9 +116,10 @@ class Turns:
             if entries:
                 self.leaves[key] = Leaf(entries, self._path(key, entries[0][5]))
                 self.waiting += len(entries)
-        self.levels = [level for level, _ in self.leaves]  # still to come, the highest last
-        if len(self.levels) > 1:
-            self.levels = sorted(set(self.levels))
+        self.levels: list[int] = []  # still to come, the highest last
+        for level, _ in self.leaves:
+            if level not in self.levels:
+                insort(self.levels, level)
         self.level: int | None = None
         self.members: list[Leaf] = []  # of the level, where there are no queues
         self.heaps: dict[str, list[Key]] = {}  # of the level, by parent: its children with somebody waiting
@@ -149,9 +147,9 @@ class Turns:
     def _open(self, level: int) -> None:
         self.level = level
         self.members = [leaf for key, leaf in self.leaves.items() if key[0] == level]
-        self.heaps = {}
         if self.shares is None:
             return
+        self.heaps = {}
         seen: set[str] = set()
         for leaf in self.members:
             for at, branch in enumerate(leaf.path):
@@ -163,7 +161,10 @@ class Turns:
 
     def _first_member(self) -> Leaf | None:
         """Without queues a level is one leaf."""
-        return next((leaf for leaf in self.members if leaf.first() is not None), None)
+        for leaf in self.members:
+            if leaf.at < len(leaf.entries) or leaf.again:
+                return leaf
+        return None
 
     def _top(self) -> Leaf | None:
         assert self.level is not None
@@ -187,11 +188,12 @@ class Turns:
         self.waiting -= 1
         return leaf.take()
 
-    def started(self, leaf: Leaf, lane: Lane) -> None:
+    def started(self, leaf: Leaf, line: Line) -> None:
         """What it was given counts at once. `leaf` is the one whose turn it was."""
         if self.shares is None:
             return
-        self.shares.charge(lane)
+        self.shares.charge(line.lane)
+        self.shares.let_go(line.lane, (AGED, line.job.submit_ms, line.job.id))
         if self.heaps:
             for at, branch in enumerate(leaf.path):
                 heapreplace(self.heaps[_parent(leaf.path, at)], branch.key())
@@ -240,13 +242,21 @@ class Turns:
 
     # -- limits ------------------------------------------------------------------------------------------
 
-    def has_room(self, lane: Lane, *, aged: bool) -> bool:
+    def has_room(self, lane: Lane, place: Place) -> bool:
         """Under the limits of its queues. One past the ageing bound keeps what comes back for itself."""
-        if self.shares is None or self.shares.has_room(lane):
+        if self.shares is None or self.shares.has_room(lane, place):
             return True
-        if aged:
-            self.shares.shut(lane)
+        if place[0] == AGED:
+            self.shares.shut(lane, place)
         return False
+
+    def waits(self, lane: Lane, place: Place, *, promised: bool) -> None:
+        """One past the ageing bound keeps its room under the limits until its promised start."""
+        if self.shares is not None and place[0] == AGED:
+            if promised:
+                self.shares.keep(lane, place)
+            else:
+                self.shares.let_go(lane, place)
 
 
 def _parent(path: list[Branch], at: int) -> str:

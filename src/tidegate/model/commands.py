@@ -1,7 +1,7 @@
 """Commands: wishes from outside. `core.accept` answers each with events or a refusal."""
 
 from tidegate.model.base import Value
-from tidegate.model.jobs import JobSpec, Pairs
+from tidegate.model.jobs import Amounts, JobSpec, Pairs
 from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import PolicySpec
 
@@ -66,7 +66,34 @@ class ChangePolicy(Value, frozen=True, gc=False, tag=True):
     if_version: int = -1  # only over this version; -1: whichever is in force
 
 
-Command = Submit | Cancel | Requeue | AskCheckpoint | Hold | Release | SetNode | SetNodeState | ChangePolicy
+class ApproveExcess(Value, frozen=True, gc=False, tag=True):
+    """A queue may hold so much more than its limit until then. It takes the place of what was approved before."""
+
+    queue: str
+    amounts: Amounts
+    until: int
+    by: str = ""
+    note: str = ""
+
+
+class RevokeExcess(Value, frozen=True, gc=False, tag=True):
+    queue: str
+    by: str = ""
+
+
+Command = (
+    Submit
+    | Cancel
+    | Requeue
+    | AskCheckpoint
+    | Hold
+    | Release
+    | SetNode
+    | SetNodeState
+    | ChangePolicy
+    | ApproveExcess
+    | RevokeExcess
+)
 
 
 class Refused(Value, frozen=True, gc=False):

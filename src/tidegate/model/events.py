@@ -4,7 +4,7 @@
 """
 
 from tidegate.model.base import Value
-from tidegate.model.jobs import NOTHING_KNOWN, Job, Outcome, Pairs, Used
+from tidegate.model.jobs import NOTHING_KNOWN, Amounts, Job, Outcome, Pairs, Used
 from tidegate.model.nodes import Node
 from tidegate.model.policy import PolicySpec
 
@@ -231,6 +231,25 @@ class PolicyChanged(Value, frozen=True, gc=False, tag=True):
     note: str = ""
 
 
+class ExcessApproved(Value, frozen=True, gc=False, tag=True):
+    """The queue may hold so much more than its limit until then."""
+
+    at: int
+    queue: str
+    amounts: Amounts
+    until: int
+    by: str
+    note: str = ""
+
+
+class ExcessOver(Value, frozen=True, gc=False, tag=True):
+    """The limit of the queue is what the policy says again. What runs, runs on."""
+
+    at: int
+    queue: str
+    by: str = ""  # who revoked it; "": its time had come
+
+
 CUT_BY_STARTS = "starts in "
 CUT_BY_TRIALS = "trials"
 CUT_BY_PREEMPTION = "preemption"
@@ -286,5 +305,7 @@ Event = (
     | StraySeen
     | StrayGone
     | PolicyChanged
+    | ExcessApproved
+    | ExcessOver
     | CycleRan
 )

@@ -17,6 +17,8 @@ DEPTH_ALL = 1 << 30
 LEVEL_MAX = 1000
 PART_BITS = 20
 WEIGHT_MAX = 1_000_000
+NODES = "nodes"
+"""In a rule of admission: not a resource, but how many nodes a job is spread over."""
 
 
 class OrderBy(StrEnum):
@@ -133,6 +135,9 @@ class JobClass(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_de
             "ended and waiting again, saved if they can; by being ended for good"
         ),
     ] = Preempt.NEVER
+    ageing_bound_ms: Annotated[
+        int, Meta(ge=0, description="as `order.ageing_bound`, for jobs of this class; 0: as it says there")
+    ] = 0
     why: str = ""
 
 
@@ -168,6 +173,10 @@ class Queue(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defau
     )
     user_limit: Annotated[Bounds, Meta(description="the most that one of its users may hold at once")] = ()
     run_max_ms: Annotated[int, Meta(ge=0, description="the longest time limit a job may ask for; 0: any")] = 0
+    approvers: Annotated[
+        tuple[str, ...],
+        Meta(description="users who may let it, and its parts, hold more than the limit for a time (`tide quota`)"),
+    ] = ()
     why: str = ""
 
 
@@ -178,6 +187,36 @@ class Share(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defau
         int, Meta(ge=0, description="use this long ago counts half; 0: only what is held now counts")
     ] = 0
     why: str = ""
+
+
+class Hours(Value, frozen=True, gc=False, forbid_unknown_fields=True):
+    """From one minute of the day to another, on these days of the week; past midnight where it ends before it began."""
+
+    days: int  # a bit a day, Monday the lowest
+    start: int  # minutes since midnight
+    end: int
+
+
+class Rule(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """Which jobs are refused: those for which all that it says holds."""
+
+    at_least: Annotated[
+        Bounds,
+        Meta(description="jobs that ask for as much or more of each of these, or of `nodes`, each task by itself"),
+    ] = ()
+    time_from_ms: Annotated[int, Meta(ge=0, description="jobs with a time limit as long or longer; 0: any")] = 0
+    queues: Annotated[tuple[str, ...], Meta(description="jobs of these queues and their parts; none: of all")] = ()
+    classes: Annotated[tuple[str, ...], Meta(description="jobs of these classes; none: of all")] = ()
+    unless_classes: Annotated[tuple[str, ...], Meta(description="but not jobs of these classes")] = ()
+    needs_tags: Annotated[tuple[str, ...], Meta(description="jobs that lack one of these tags; none: all jobs")] = ()
+    closed: Annotated[
+        tuple[Hours, ...],
+        Meta(description="jobs that could begin in these hours; none: always"),
+    ] = ()
+    utc_offset_ms: Annotated[
+        int, Meta(description="how far the clock of `closed` is ahead of UTC; may be negative")
+    ] = 0
+    why: Annotated[str, Meta(description="told to whoever is refused")] = ""
 
 
 class Preemption(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
@@ -248,4 +287,5 @@ class PolicySpec(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_
     preemption: Preemption = Preemption()
     checkpoints: Checkpoints = Checkpoints()
     cycle: Cycle = Cycle()
+    admission: dict[str, Rule] = msgspec.field(default_factory=dict)
     why: str = ""

@@ -1,11 +1,13 @@
-"""Admission: what the policy lets in. A refusal says which rule, and what would be let in."""
+"""Admission: what the policy lets in. A refusal says which rule, why, and what would be let in."""
 
 from collections.abc import Iterator
 
 from tidegate.model.commands import Refused
-from tidegate.model.jobs import JobSpec
-from tidegate.model.policy import Preempt
+from tidegate.model.jobs import CPUS, GPUS, MEMORY, JobSpec
+from tidegate.model.policy import MINUTE_MS, NODES, PART_BITS, Bound, Preempt, Rule
+from tidegate.policy.calendar import closed_until
 from tidegate.policy.share import Shares
+from tidegate.world.accounts import is_of_user, queue_of, user_of
 from tidegate.world.world import World
 
 NAMED_MAX = 12
@@ -15,15 +17,18 @@ NAMED_MAX = 12
 def refusal(world: World, spec: JobSpec, now: int) -> Refused | None:
     policy = world.policy
     if policy.queues and spec.queue not in policy.queues:
-        known = sorted(policy.queues)
-        more = f" and {len(known) - NAMED_MAX} more" if len(known) > NAMED_MAX else ""
-        return Refused(f"there is no queue {spec.queue!r}", f"name one of: {', '.join(known[:NAMED_MAX])}{more}")
+        return no_queue(world, spec.queue)
     for whose, most in _longest(world, spec):
         if most and spec.limit_ms > most:
             return Refused(
-                f"the time limit of {spec.limit_ms // 1000} s is longer than {whose} allows",
-                f"ask for at most {most // 1000} s",
+                f"the time limit of {lasting(spec.limit_ms)} is longer than {whose} allows",
+                f"ask for at most {lasting(most)}",
             )
+    for name, rule in policy.admission.items():
+        if _meets(world, spec, rule):
+            refused = _by_rule(world, spec, name, rule, now)
+            if refused is not None:
+                return refused
     return _undecided(world, spec) or (_over_limit(world, spec, now) if policy.queues else None)
 
 
@@ -40,6 +45,17 @@ def _undecided(world: World, spec: JobSpec) -> Refused | None:
     )
 
 
+def no_queue(world: World, name: str) -> Refused:
+    known = sorted(world.policy.queues)
+    if not known:
+        return Refused(f"there is no queue {name!r}: the policy has none", "list queues in the policy")
+    more = f" and {len(known) - NAMED_MAX} more" if len(known) > NAMED_MAX else ""
+    return Refused(f"there is no queue {name!r}", f"name one of: {', '.join(known[:NAMED_MAX])}{more}")
+
+
+# -- time limits -------------------------------------------------------------------------------------------
+
+
 def _longest(world: World, spec: JobSpec) -> Iterator[tuple[str, int]]:
     policy = world.policy
     known = policy.classes.get(spec.klass)
@@ -53,16 +69,109 @@ def _longest(world: World, spec: JobSpec) -> Iterator[tuple[str, int]]:
         at = spec.queue.rfind("/", 0, at)
 
 
+# -- rules -------------------------------------------------------------------------------------------------
+
+
+def _meets(world: World, spec: JobSpec, rule: Rule) -> bool:
+    """All that it says of the job holds; the hours are left to see."""
+    if rule.queues and not any(spec.queue == queue or spec.queue.startswith(f"{queue}/") for queue in rule.queues):
+        return False
+    if (rule.classes and spec.klass not in rule.classes) or spec.klass in rule.unless_classes:
+        return False
+    if spec.limit_ms < rule.time_from_ms or (rule.needs_tags and not _missing(spec, rule)):
+        return False
+    return all(_asked(spec, bound.resource) >= _amount(world, bound) for bound in rule.at_least)
+
+
+def _missing(spec: JobSpec, rule: Rule) -> list[str]:
+    given = {tag for tag, value in spec.tags if value}
+    return [tag for tag in rule.needs_tags if tag not in given]
+
+
+def _asked(spec: JobSpec, resource: str) -> int:
+    shape = spec.shape
+    if resource == NODES:
+        return 1 if shape.stack else shape.count
+    return sum([amount for name, amount in shape.chunk if name == resource]) * shape.count
+
+
+def _amount(world: World, bound: Bound) -> int:
+    """At least 1: nobody asks for a part of nothing."""
+    if not bound.part:
+        return bound.amount
+    if bound.resource == NODES:
+        return max(1, len(world.nodes) * bound.part >> PART_BITS)
+    column = world.columns.get(bound.resource)
+    whole = 0
+    for pool in world.pools.values():
+        if column is not None and column < len(pool.capacity):
+            whole += pool.capacity[column]
+    return max(1, whole * bound.part >> PART_BITS)
+
+
+def _by_rule(world: World, spec: JobSpec, name: str, rule: Rule, now: int) -> Refused | None:
+    """None: the job could not begin before the hours of the rule are over."""
+    begin = max(now, spec.begin_ms)
+    opens = closed_until(rule.closed, rule.utc_offset_ms, begin)
+    if opens == begin:
+        return None
+    cures = []
+    if opens is not None:
+        cures.append(f"submit it to begin in {lasting(-(-(opens - now) // MINUTE_MS) * MINUTE_MS)} or later")
+    if rule.needs_tags:
+        cures.append(f"tag it with {', '.join(_missing(spec, rule))}")
+    cures += [f"ask for less than {said(bound.resource, _amount(world, bound))}" for bound in rule.at_least]
+    if rule.time_from_ms:
+        cures.append(f"ask for less than {lasting(rule.time_from_ms)}")
+    if rule.unless_classes:
+        cures.append(f"take class {' or '.join(rule.unless_classes)}")
+    elif rule.classes:
+        cures.append("take another class")
+    if rule.queues:
+        cures.append("take another queue")
+    why = f": {rule.why}" if rule.why else ""
+    return Refused(f"rule {name!r} of the policy refuses the job{why}", ", or ".join(cures) or "submit it another day")
+
+
+# -- limits of queues --------------------------------------------------------------------------------------
+
+
 def _over_limit(world: World, spec: JobSpec, now: int) -> Refused | None:
     """Would it start if nothing else ran in its queues?"""
-    asked = {resource: amount * spec.shape.count for resource, amount in spec.shape.chunk}
     names = {column: resource for resource, column in world.columns.items()}
     for branch in Shares(world, now).path(spec.queue, spec.user):
         for column, most in branch.limit:
             resource = names[column]
-            if asked.get(resource, 0) > most:
+            asked = _asked(spec, resource)
+            if asked > most:
+                queue = queue_of(branch.name)
+                whose = (
+                    f"user {user_of(branch.name)!r} in queue {queue!r}"
+                    if is_of_user(branch.name)
+                    else f"queue {queue!r}"
+                )
                 return Refused(
-                    f"{asked[resource]} {resource} are more than {branch.name!r} may ever hold, which is {most}",
+                    f"{said(resource, asked)} are more than {whose} may ever hold, which is {said(resource, most)}",
                     "ask for less, or in another queue",
                 )
     return None
+
+
+# -- words -------------------------------------------------------------------------------------------------
+
+
+def said(resource: str, amount: int) -> str:
+    """The amount as people write it."""
+    if resource in {CPUS, GPUS}:
+        whole, rest = divmod(amount, 1000)
+        return f"{whole}.{rest:03}".rstrip("0") + f" {resource}" if rest else f"{whole} {resource}"
+    return f"{amount} MiB of memory" if resource == MEMORY else f"{amount} {resource}"
+
+
+def lasting(ms: int) -> str:
+    """The duration as people write it, to the second."""
+    left, text = ms // 1000, ""
+    for unit, seconds in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        number, left = divmod(left, seconds)
+        text += f"{number}{unit}" if number else ""
+    return text or "0s"

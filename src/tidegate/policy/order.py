@@ -13,8 +13,13 @@ AGED = -(1 << 62)
 
 
 def rank(policy: PolicySpec, pool: Pool, lane: Lane, job: Job, now: int) -> int:
+    return rank_within(policy, ageing_bound(policy, lane), pool, lane, job, now)
+
+
+def rank_within(policy: PolicySpec, bound: int, pool: Pool, lane: Lane, job: Job, now: int) -> int:
+    """With the ageing bound of the lane at hand."""
     order = policy.order
-    if order.ageing_bound_ms and now - job.submit_ms >= order.ageing_bound_ms:
+    if bound and now - job.submit_ms >= bound:
         return AGED
     match order.by:
         case OrderBy.FCFS:
@@ -31,6 +36,13 @@ def rank(policy: PolicySpec, pool: Pool, lane: Lane, job: Job, now: int) -> int:
             return job.submit_ms - (known.head_start_ms if known else 0)
         case _:
             assert_never(order.by)
+
+
+def ageing_bound(policy: PolicySpec, lane: Lane) -> int:
+    """0: its jobs do not age."""
+    classes = policy.classes
+    known = classes.get(lane.klass) if classes else None
+    return (known.ageing_bound_ms if known is not None else 0) or policy.order.ageing_bound_ms
 
 
 def moves_with_time(policy: PolicySpec) -> bool:

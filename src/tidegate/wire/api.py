@@ -242,6 +242,58 @@ class NodesBody(Whole):
     declared: bool = False  # not measured: named on the command line, on this one machine
 
 
+class ExcessBody(Body):
+    """So much more than its limit the queue may hold, until then."""
+
+    until_ms: Annotated[int, Meta(ge=0, le=1 << 53)]
+    cpus: Annotated[float, Meta(ge=0, le=1 << 20)] = 0
+    memory_mib: Count = 0
+    gpus: Annotated[float, Meta(ge=0, le=1 << 20)] = 0
+    resources: dict[str, Count] = {}
+    note: Name = ""
+
+
+class RevokeBody(Body):
+    pass
+
+
+class ExcessRow(Whole):
+    amounts: dict[str, int]
+    until_ms: int
+    by: str
+    note: str = ""
+
+
+class ShareRow(Whole):
+    """A queue, or with `user` one of its users, among its neighbours. Amounts as in NodeRow."""
+
+    queue: str
+    depth: int  # in the tree
+    place: int  # 1: its turn is first
+    neighbours: int  # itself among them
+    weight: int
+    share: float  # dominant, of what is held and decayed use, by weight
+    filled: float | None  # how much of its guarantee it holds, while it goes first for that
+    held: dict[str, int]
+    used: dict[str, int]  # decayed
+    guarantee: dict[str, int]
+    limit: dict[str, int]  # what was approved beyond it included
+    waiting: int  # jobs
+    why: str  # of its place
+    again_ms: int | None = None  # so long from now it would be before the one before it, if nothing else happens
+    itself: bool = False  # of a queue with parts: the jobs that name the queue itself
+    user: str = ""
+    excess: ExcessRow | None = None
+
+
+class ShareBody(Whole):
+    """From the root down, neighbours in the order of their turn. No rows: the policy has no queues."""
+
+    now_ms: int
+    half_life_ms: int
+    rows: list[ShareRow]
+
+
 class StatusBody(Whole):
     version: str
     pid: int
@@ -418,6 +470,12 @@ ROUTES = (
     Route("drain", "POST", "/v1/nodes/{node}/drain", NodeActionBody, DoneBody,
           "What runs there may finish; nothing new starts."),
     Route("resume", "POST", "/v1/nodes/{node}/resume", NodeActionBody, DoneBody, "Lets the node take work again."),
+    Route("share", "GET", "/v1/share", None, ShareBody,
+          "How every queue stands against its neighbours: what it holds, has held and may hold, and its turn."),
+    Route("approve", "POST", "/v1/queues/{queue}/approve", ExcessBody, DoneBody,
+          "Lets a queue hold more than its limit for a time. For its approvers; a path is written with %2F."),
+    Route("revoke", "POST", "/v1/queues/{queue}/revoke", RevokeBody, DoneBody,
+          "Ends what was approved for a queue. What runs, runs on."),
     Route("policy", "GET", "/v1/policy", None, PolicyBody, "The policy in force, or an older one.",
           (("version", "which one; left out: the one in force"),)),
     Route("set_policy", "PUT", "/v1/policy", PolicyWish, PolicySetBody,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from tidegate.model.policy import PolicySpec
 from tidegate.wire.policy_fields import Field, Kind, Section, policy_section, shown
-from tidegate.wire.policy_file import quoted
+from tidegate.wire.yaml_text import quoted
 
 NAMED_IN_A_LINE = 3
 

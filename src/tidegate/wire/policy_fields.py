@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import inspect
 
-from tidegate.model.policy import DEPTH_ALL, Bound, PolicySpec
+from tidegate.model.policy import DEPTH_ALL, Bound, Hours, PolicySpec
 from tidegate.wire.bounds import format_bound
+from tidegate.wire.hours import format_hours
 from tidegate.wire.units import DURATION_MAX_MS, format_duration
+from tidegate.wire.yaml_text import quoted
 
 COUNT_MAX = 1 << 53
 """Whole numbers beyond this are a mistake, and would not survive JSON."""
@@ -41,6 +43,7 @@ TEXTS = {
     "PolicySpec.name": "what reports and comparisons call the policy",
     "PolicySpec.classes": "priority classes by name; a job of no class listed here has level 0 and no head start",
     "PolicySpec.queues": "the tree of queues, by path; none: all jobs stand in one line, whatever queue they name",
+    "PolicySpec.admission": "rules by name; a job that one of them meets is refused",
     "Fit.by": "which nodes are taken first: in order, fewest more of the same, least free, most free",
     "JobClass.head_start_ms": "under `order: priority` the job counts as submitted that much earlier; may be negative",
     "why": "for the reader; it changes nothing",
@@ -55,6 +58,8 @@ class Kind(StrEnum):
     DURATIONS = "list of durations"
     PIECE = "one of"
     AMOUNTS = "amounts"
+    NAMES = "list of names"
+    HOURS = "list of hours"
     SECTION = "section"
     SECTIONS = "sections by name"
 
@@ -150,6 +155,10 @@ def _field(record: str, field: inspect.Field) -> Field:
             return replace(text, kind=kind, low=info.ge, high=most if info.le is None else info.le, words=words)
         case inspect.VarTupleType(item_type=inspect.StructType(cls=item_class)) if item_class is Bound:
             return replace(text, kind=Kind.AMOUNTS)
+        case inspect.VarTupleType(item_type=inspect.StructType(cls=item_class)) if item_class is Hours:
+            return replace(text, kind=Kind.HOURS)
+        case inspect.VarTupleType(item_type=inspect.StrType()):
+            return replace(text, kind=Kind.NAMES)
         case inspect.VarTupleType(item_type=item) if timed:
             number, _ = _unwrapped(item)
             assert isinstance(number, inspect.IntType)
@@ -182,6 +191,10 @@ def shown(field: Field, value: Any) -> str:
             return f"[{', '.join(map(format_duration, value))}]"
         case Kind.AMOUNTS:
             return f"{{{', '.join(f'{bound.resource}: {format_bound(bound)}' for bound in value)}}}"
+        case Kind.NAMES:
+            return f"[{', '.join(quoted(name, in_list=True) for name in value)}]"
+        case Kind.HOURS:
+            return f"[{', '.join(map(format_hours, value))}]"
         case Kind.PIECE:
             return str(value.value)
         case _:

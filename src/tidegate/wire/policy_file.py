@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 
 from tidegate.model.policy import Bound, PolicySpec
 from tidegate.wire.bounds import parse_bound
+from tidegate.wire.hours import parse_hours
+from tidegate.wire.policy_faults import faults
 from tidegate.wire.policy_fields import Field, Kind, Section, describe, names_of, policy_section, shown
 from tidegate.wire.policy_hints import hints
 from tidegate.wire.units import UnitError, format_duration, parse_duration
-from tidegate.wire.yaml_text import BYTES_MAX, Entries, Finding, Items, Node, Scalar, TextError, read_tree
+from tidegate.wire.yaml_text import BYTES_MAX, Entries, Finding, Items, Node, Scalar, TextError, quoted, read_tree
 
 __all__ = [
     "Finding", "Inspection", "PolicyError", "builtin_names", "describe", "dump_policy", "inspect_policy",
@@ -21,10 +23,9 @@ __all__ = [
 ]  # fmt: skip
 
 PATH_SHOWN_MAX = 120
+EXAMPLES = {Kind.NAMES: "[one, another]", Kind.HOURS: "[mon-fri 08:00-18:00]"}
 
 _COUNT = re.compile(r"[+-]?(?:0|[1-9]\d{0,2}(?:_?\d{3})+|[1-9]\d*)", re.ASCII)
-_PLAIN = re.compile(r"[A-Za-z](?:[A-Za-z0-9 ,;()/%._+-]*[A-Za-z0-9)])?")
-_NOT_TEXT = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
 _COUNT_TEXT_MAX = 40
 
 
@@ -63,6 +64,10 @@ def inspect_policy(text: str | bytes) -> Inspection:
     if reader.errors or spec is None:
         return Inspection(None, tuple(sorted(reader.errors)), ())
     assert isinstance(spec, PolicySpec)
+    for path, message, cure in faults(spec):
+        reader.errors.append(Finding(*reader.place(path), path, message, cure))
+    if reader.errors:
+        return Inspection(None, tuple(sorted(reader.errors)), ())
     warnings = [Finding(*reader.place(path), path, message, cure) for path, message, cure in hints(spec)]
     return Inspection(spec, (), tuple(sorted(warnings)))
 
@@ -142,6 +147,8 @@ class _Reader:
             return self.durations(known, node, path)
         if known.kind is Kind.AMOUNTS:
             return self.amounts(node, path)
+        if known.kind in {Kind.NAMES, Kind.HOURS}:
+            return self.several(known, node, path)
         if not isinstance(node, Scalar):
             self.wrong(node, path, f"is a {_called(node)}", f"write {_wanted(known)}")
             return None
@@ -175,6 +182,24 @@ class _Reader:
                 self.wrong(item, here, f"is a {_called(item)}", "write a duration, such as 15m")
                 read.append(None)
         return None if None in read else tuple(value for value in read if value is not None)
+
+    def several(self, known: Field, node: Node, path: str) -> tuple[Any, ...] | None:
+        """Names or hours; one may stand without brackets."""
+        if isinstance(node, Entries):
+            self.wrong(node, path, "is a map", f"write a {known.says()}, such as {EXAMPLES[known.kind]}")
+            return None
+        items = node.items if isinstance(node, Items) else [node]
+        read: list[Any] = []
+        for at, item in enumerate(items):
+            here = f"{path}[{at}]" if isinstance(node, Items) else path
+            if not isinstance(item, Scalar) or item.empty or not item.text.strip():
+                self.wrong(item, here, "is no text", f"write such as {EXAMPLES[known.kind]}")
+                continue
+            try:
+                read.append(parse_hours(item.text) if known.kind is Kind.HOURS else item.text)
+            except UnitError as error:
+                self.wrong(item, here, error.message, error.cure)
+        return tuple(read) if len(read) == len(items) else None
 
     def amounts(self, node: Node, path: str) -> tuple[Bound, ...] | None:
         if not isinstance(node, Entries):
@@ -314,16 +339,6 @@ def _lines(section: Section, record: Any, indent: str) -> Iterable[str]:
             for name, inner in value.items():
                 yield f"{indent}  {quoted(name)}:\n"
                 yield from _lines(known.section, inner, indent + "    ")
-
-
-def quoted(text: str) -> str:
-    """The text as one YAML scalar that every reader of YAML takes as text."""
-    if _PLAIN.fullmatch(text) and text.lower() not in _NOT_TEXT:
-        return text
-    import yaml
-
-    dumped: str = yaml.safe_dump(text, default_style='"', allow_unicode=True, width=1 << 30)
-    return dumped.removesuffix("\n")
 
 
 # -- built-in policies and files -------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """What is allowed in a policy and probably not meant."""
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
@@ -20,6 +21,8 @@ def hints(spec: PolicySpec) -> Iterator[Hint]:
     yield from _order(spec)
     yield from _backfill(spec)
     yield from _classes(spec)
+    yield from _queues(spec)
+    yield from _admission(spec)
     steps = spec.estimate.raise_steps_ms
     if any(step <= 0 for step in steps[:1]) or any(b <= a for a, b in pairwise(steps)):
         yield Hint("estimate.raise_steps", "a step that is not above the one before adds nothing", "let them rise")
@@ -49,7 +52,47 @@ def _backfill(spec: PolicySpec) -> Iterator[Hint]:
         )
 
 
+def _queues(spec: PolicySpec) -> Iterator[Hint]:
+    if spec.share.half_life_ms and not spec.queues:
+        yield Hint("share.half_life", "use is shared between queues, and there are none", "list queues")
+    neighbours = Counter(name.rpartition("/")[0] for name in spec.queues)
+    for name, queue in spec.queues.items():
+        at, above = f"queues.{name}", name.rpartition("/")[0]
+        parts = [other for other in spec.queues if other.startswith(f"{name}/")]
+        if queue.weight != 1 and neighbours[above] == 1:
+            yield Hint(f"{at}.weight", "has no effect without a neighbour", "leave it out, or list another queue there")
+        given = {bound.resource for bound in spec.queues[above].guarantee} if above in spec.queues else set[str]()
+        for bound in queue.guarantee if above else ():
+            if bound.resource not in given:
+                yield Hint(
+                    f"{at}.guarantee.{bound.resource}",
+                    f"counts only against its neighbours: {above} itself is guaranteed none",
+                    f"guarantee {above} as much",
+                )
+        if queue.approvers and not any(spec.queues[one].limit for one in (name, *parts)):
+            yield Hint(f"{at}.approvers", "there is no limit here that could be exceeded", "set a limit")
+
+
+def _admission(spec: PolicySpec) -> Iterator[Hint]:
+    for name, rule in spec.admission.items():
+        for klass in (*rule.classes, *rule.unless_classes):
+            if klass not in spec.classes:
+                yield Hint(
+                    f"admission.{name}", f"class {klass!r} is not listed under classes", "list it, or mend the name"
+                )
+        if rule.utc_offset_ms and not rule.closed:
+            yield Hint(f"admission.{name}.utc_offset", "has no effect without closed hours", "leave it out")
+
+
 def _classes(spec: PolicySpec) -> Iterator[Hint]:
+    if len({0, *(known.level for known in spec.classes.values())}) > 1:
+        bounds = [spec.order.ageing_bound_ms or known.ageing_bound_ms for known in spec.classes.values()]
+        if not all(bounds):
+            yield Hint(
+                "classes",
+                "jobs of a lower level can starve: those of a higher one go first without end",
+                "set order.ageing_bound, such as 24h",
+            )
     by_priority = spec.order.by is OrderBy.PRIORITY
     if by_priority and not any(known.head_start_ms for known in spec.classes.values()):
         yield Hint("order.by", "no class has a head start, so priority is first come first served", "list classes")

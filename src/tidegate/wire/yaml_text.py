@@ -5,6 +5,7 @@ would silently take the last), aliases and tags, many documents, very deep or la
 text they are, so that a policy may be called `no`; what a text means is for the reader of the tree to say.
 """
 
+import re
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -12,6 +13,9 @@ from typing import Any, NamedTuple
 BYTES_MAX = 64 * 1024
 DEPTH_MAX = 10
 NODES_MAX = 5_000
+
+_PLAIN = re.compile(r"[A-Za-z](?:[A-Za-z0-9 ,;()/%._+-]*[A-Za-z0-9)])?")
+_NOT_TEXT = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
 
 
 class Finding(NamedTuple):
@@ -189,3 +193,13 @@ class _Builder:
         else:
             node.entries.extend((a, b) for at, (a, b) in enumerate(pairwise(children)) if at % 2 == 0)
         self._add(node)
+
+
+def quoted(text: str, *, in_list: bool = False) -> str:
+    """The text as one YAML scalar that every reader of YAML takes as text."""
+    if _PLAIN.fullmatch(text) and text.lower() not in _NOT_TEXT and not (in_list and "," in text):
+        return text
+    import yaml
+
+    dumped: str = yaml.safe_dump(text, default_style='"', allow_unicode=True, width=1 << 30)
+    return dumped.removesuffix("\n")

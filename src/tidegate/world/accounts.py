@@ -15,9 +15,12 @@ from tidegate.world.world import World, tells_users_apart
 Path = tuple[str, ...]
 """The account of a queue, or of a user, and all above it; the lowest first."""
 USER_MARK = "@"
+BEFORE_USER = f"/{USER_MARK}"
 ITSELF = "."
 """Below a queue that has parts: the jobs that name the queue itself."""
 PATHS_KEPT = 100_000
+ACCOUNTS_KEPT = 100_000
+"""Whenever there are so many more, those that hold nothing are forgotten, with their past."""
 
 
 def path_of(policy: PolicySpec, queue: str, user: str) -> Path:
@@ -43,16 +46,23 @@ def path_of(policy: PolicySpec, queue: str, user: str) -> Path:
 def leaf_of(policy: PolicySpec, path: Path) -> str:
     """Whose turn the jobs of such a path wait for: the queue's, or the user's where users have turns of their own."""
     lowest = path[0]
-    parent, _, last = lowest.rpartition("/")
-    if last[:1] == USER_MARK and policy.queues[queue_of(parent)].users is not Users.FAIR:
-        return parent
+    if is_of_user(lowest) and policy.queues[queue_of(lowest)].users is not Users.FAIR:
+        return lowest.partition(BEFORE_USER)[0]
     return lowest
 
 
 def queue_of(name: str) -> str:
     """The queue that an account is of, or is in."""
-    parent, _, last = name.rpartition("/")
-    return queue_of(parent) if last == ITSELF or last[:1] == USER_MARK else name
+    return name.partition(BEFORE_USER)[0].removesuffix(f"/{ITSELF}")
+
+
+def is_of_user(name: str) -> bool:
+    """A queue of the policy has no mark in its path; what follows the first one is the user, whatever is in it."""
+    return BEFORE_USER in name
+
+
+def user_of(name: str) -> str:
+    return name.partition(BEFORE_USER)[2]
 
 
 def charge(world: World, queue: str, user: str, need: Need, units: int, at: int) -> None:
@@ -77,9 +87,17 @@ def charge(world: World, queue: str, user: str, need: Need, units: int, at: int)
 def _keep(world: World, name: str, account: Account) -> None:
     """One that holds nothing and has no past is as good as none."""
     if any(account.held) or any(account.used):
+        if name not in world.accounts and (len(world.accounts) + 1) % ACCOUNTS_KEPT == 0:
+            _forget_idle(world)
         world.accounts[name] = account
         world.digest.accounts.touched.add(name)
     elif world.accounts.pop(name, None) is not None:
+        world.digest.accounts.gone(name)
+
+
+def _forget_idle(world: World) -> None:
+    for name in [name for name, account in world.accounts.items() if not any(account.held)]:
+        del world.accounts[name]
         world.digest.accounts.gone(name)
 
 
@@ -97,10 +115,14 @@ def used_at(account: Account, at: int, half_life_ms: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def reopen(world: World, at: int) -> None:
-    """The policy has changed: queues may have other parts now. What is known of the past is kept by name."""
-    half_life = world.policy.share.half_life_ms
-    before = {name: used_at(account, at, half_life) for name, account in world.accounts.items()}
+def reopen(world: World, half_life_ms: int, at: int) -> None:
+    """The policy has changed: queues may have other parts now. What is known of the past is kept by name.
+
+    `half_life_ms`: by which use decayed until now.
+    """
+    before = {name: used_at(account, at, half_life_ms) for name, account in world.accounts.items()}
+    if not world.policy.share.half_life_ms:
+        before = {}
     for name in world.accounts:
         world.digest.accounts.gone(name)
     world.accounts = {}

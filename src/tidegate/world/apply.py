@@ -13,7 +13,7 @@ from tidegate.world.accounts import charge, reopen
 from tidegate.world.ended import job_gone, name_environment, notice_sent, remember_run
 from tidegate.world.nodes import blame, change_node, forgive
 from tidegate.world.pool import FITTING_KEPT
-from tidegate.world.records import NO_TRIES, ArrayState, HaltAsked, Parked, Run, Tries
+from tidegate.world.records import NO_TRIES, ArrayState, Excess, HaltAsked, Parked, Run, Tries
 from tidegate.world.saves import ask_no_more, asked, begin_saving, kept, stop_saving
 from tidegate.world.waiting import (
     can_start,
@@ -85,6 +85,8 @@ def apply(world: World, event: ev.Event) -> None:
             world.looks.pop(pool.name, None)
         case ev.PolicyChanged():
             _policy_changed(world, event)
+        case ev.ExcessApproved() | ev.ExcessOver():
+            _excess_changed(world, event)
         case ev.NodeChanged() | ev.NodeSuspected() | ev.NodeTried() | ev.NodeCleared():
             change_node(world, event)
         case _:
@@ -95,11 +97,24 @@ def _policy_changed(world: World, event: ev.PolicyChanged) -> None:
     before = world.policy
     world.policy, world.policy_version = event.policy, event.version
     if before.queues or event.policy.queues:
-        reopen(world, event.at)
+        reopen(world, before.share.half_life_ms, event.at)
         regroup(world)
     for pool in world.pools.values():
         pool.freed = None
         world.stirred[pool.name] = pool
+
+
+def _excess_changed(world: World, event: ev.ExcessApproved | ev.ExcessOver) -> None:
+    match event:
+        case ev.ExcessApproved():
+            world.excesses[event.queue] = Excess(event.amounts, event.until, event.by, event.note)
+            world.digest.excesses.touched.add(event.queue)
+        case ev.ExcessOver():
+            del world.excesses[event.queue]
+            world.digest.excesses.gone(event.queue)
+    for pool in world.pools.values():
+        if pool.lanes:
+            world.stirred[pool.name] = pool
 
 
 def _cycle_ran(world: World, event: ev.CycleRan) -> None:

@@ -10,17 +10,18 @@ from copy import deepcopy
 from tidegate.model.base import ARRAY_BITS, index_of, job_of, task_key
 from tidegate.model.jobs import Job
 from tidegate.model.nodes import NodeState
+from tidegate.world.accounts import path_of
 from tidegate.world.digest import MODULUS, RECORD_KINDS, Digest
 from tidegate.world.lanes import LaneKey
 from tidegate.world.nodes import MARKS_MAX
 from tidegate.world.pool import CLOSED, Pool
-from tidegate.world.records import Run
+from tidegate.world.records import NO_USE, Run
 from tidegate.world.world import OUTCOMES_KEPT, USERS_KEPT, World
 
 
 def check(world: World, *, may_be_overfull: bool = False) -> list[str]:
     """`may_be_overfull`: a node's capacity was lowered below what ran there, so it may hold more than it has."""
-    parts = (_jobs, _runs, _arrays, _parked, _nodes, _environments, _memory, _digest)
+    parts = (_jobs, _runs, _arrays, _accounts, _parked, _nodes, _environments, _memory, _digest)
     found = [what for part in parts for what in part(world)]
     if found:
         return found  # what follows is derived from records that agree with each other
@@ -152,6 +153,32 @@ def _arrays(world: World) -> Iterator[str]:
         gone = {index_of(task) for task in world.runs if job_of(task) == job_id} - set(over)
         if gone:
             yield f"array {job_id} runs {sorted(gone)}, which have not been started"
+
+
+def _accounts(world: World) -> Iterator[str]:
+    """What the queues hold is what runs in them."""
+    held: dict[str, Counter[int]] = {}
+    for task, run in world.runs.items() if world.policy.queues else ():
+        if job_of(task) not in world.jobs:
+            continue  # told of already
+        spec = world.jobs[job_of(task)].spec
+        for name in path_of(world.policy, spec.queue, spec.user):
+            amounts = held.setdefault(name, Counter())
+            for column, amount in run.need:
+                amounts[column] += amount * sum(run.counts)
+    for name in sorted(world.accounts.keys() | held.keys()):
+        account = world.accounts.get(name, NO_USE)
+        said = {column: amount for column, amount in enumerate(account.held) if amount}
+        if said != held.get(name, {}):
+            yield f"{name!r} is said to hold {said}, and its runs hold {dict(held.get(name, {}))}"
+        if min(account.used, default=0) < 0 or (account is not NO_USE and not any((*account.held, *account.used))):
+            yield f"{name!r} has the account {account}, which is none"
+    for queue, excess in world.excesses.items():
+        if not excess.amounts or min(amount for _, amount in excess.amounts) <= 0:
+            yield f"queue {queue!r} may exceed its limit by {excess.amounts}"
+    for (queue, user), path in world.paths.items():
+        if path != path_of(world.policy, queue, user):
+            yield f"the accounts of {user!r} in {queue!r} are said to be {path}"
 
 
 def _parked(world: World) -> Iterator[str]:

@@ -37,8 +37,8 @@ class Notes:
 
 
 RECORD_KINDS = (
-    "accounts", "arrays", "dependents", "environments", "failed_on", "halting", "jobs", "keys", "last_runs", "marks",
-    "nodes", "notices", "outcomes", "parked", "promises", "runs", "saves", "strays", "suspects", "tries",
+    "accounts", "arrays", "dependents", "environments", "excesses", "failed_on", "halting", "jobs", "keys", "last_runs",
+    "marks", "nodes", "notices", "outcomes", "parked", "promises", "runs", "saves", "strays", "suspects", "tries",
 )  # fmt: skip
 
 
@@ -49,6 +49,7 @@ class Digest:
     arrays: Notes
     dependents: Notes
     environments: Notes
+    excesses: Notes
     failed_on: Notes
     halting: Notes
     jobs: Notes

@@ -2,7 +2,7 @@
 
 from tidegate.model.base import Value
 from tidegate.model.events import Placement
-from tidegate.model.jobs import After, Job, Outcome
+from tidegate.model.jobs import After, Amounts, Job, Outcome
 
 Need = tuple[tuple[int, int], ...]
 """(column, amount) of one chunk, zero amounts left out."""
@@ -117,6 +117,15 @@ class Account(Value, frozen=True, gc=False):
     at: int  # when `used` was brought up to date
     held: tuple[int, ...]
     used: tuple[int, ...]  # decayed, with USE_BITS bits; empty where the policy forgets
+
+
+class Excess(Value, frozen=True, gc=False):
+    """What a queue may hold beyond its limit, for a time."""
+
+    amounts: Amounts
+    until: int
+    by: str
+    note: str
 
 
 NO_USE = Account(0, (), ())

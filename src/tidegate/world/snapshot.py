@@ -15,7 +15,19 @@ from tidegate.model.jobs import Job, Outcome, Pairs
 from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import PolicySpec
 from tidegate.world.pool import CLOSED, Pool
-from tidegate.world.records import Account, ArrayState, HaltAsked, LastRuns, Notice, Parked, Run, Save, Suspect, Tries
+from tidegate.world.records import (
+    Account,
+    ArrayState,
+    Excess,
+    HaltAsked,
+    LastRuns,
+    Notice,
+    Parked,
+    Run,
+    Save,
+    Suspect,
+    Tries,
+)
 from tidegate.world.waiting import can_start, enter_lane
 from tidegate.world.world import SCALARS, TABLES, World
 
@@ -61,6 +73,7 @@ class _Image(msgspec.Struct, kw_only=True):
     emptying: dict[str, None]
     env_users: dict[str, int]
     environments: dict[str, Pairs]
+    excesses: dict[str, Excess] = {}
     failed_on: dict[int, str]
     halting: dict[int, HaltAsked]
     jobs: dict[int, Job]

@@ -11,6 +11,7 @@ from tidegate.world.pool import Pool
 from tidegate.world.records import (
     Account,
     ArrayState,
+    Excess,
     HaltAsked,
     LastRuns,
     Need,
@@ -61,6 +62,7 @@ class World:
         self.keys: dict[str, tuple[int, int]] = {}  # idempotency key -> (job, expiry), oldest first
         self.last_runs: dict[str, LastRuns] = {}  # by user
         self.accounts: dict[str, Account] = {}  # by queue, and by user below it; see world.accounts
+        self.excesses: dict[str, Excess] = {}  # by queue
         self.environments: dict[str, Pairs] = {}  # by the name that works give them
         self.notices: dict[int, Notice] = {}  # by job
         # Who is to blame (docs/decisions/0010).
