@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tidegate.core import KERNEL
 from tidegate.core.memo import FLAT, LeafKey, Memo, Order, Ranking, Settled, leaf_key
 from tidegate.core.place import Chosen, Placer, Ranked, placer_for
-from tidegate.core.preempt import Preemptor, may_preempt
+from tidegate.core.preempt import Preemptor
 from tidegate.core.turns import Leaf, Line, Turns, array_tasks
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.decisions import Plan
@@ -40,7 +40,7 @@ from tidegate.world.world import World
 
 def decide(world: World, memo: Memo, now: int) -> Plan:
     memo.refresh(world)
-    cycle = _Cycle(world, now)
+    cycle = _Cycle(world, now, preempts=memo.preempts)
     stirred = world.stirred
     for name in sorted(stirred) if len(stirred) > 1 else stirred:
         if cycle.cut:
@@ -83,12 +83,12 @@ class _Cycle:
 
     __slots__ = ("cut", "halts", "now", "policy", "preemptor", "promised", "shares", "starts", "withdrawn", "world")
 
-    def __init__(self, world: World, now: int) -> None:
+    def __init__(self, world: World, now: int, *, preempts: bool) -> None:
         self.world = world
         self.policy = world.policy
         self.now = now
         self.shares = shares_for_cycle(world, now)
-        self.preemptor = Preemptor(world, self.shares, now) if may_preempt(world.policy) else None
+        self.preemptor = Preemptor(world, self.shares, now) if preempts else None
         self.starts: list[JobStarted] = []
         self.halts: list[HaltRequested] = []
         self.promised: list[Promise] = []

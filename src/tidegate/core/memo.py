@@ -8,6 +8,7 @@ from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass, field
 
 from tidegate.core.place import Placer, Ranked
+from tidegate.core.preempt import may_preempt
 from tidegate.model.jobs import Job, Shape
 from tidegate.model.policy import LEVEL_MAX, PolicySpec
 from tidegate.policy.order import AGED, ageing_bound, moves_with_time, rank_within
@@ -122,11 +123,12 @@ class Settled:
 
 
 class Memo:
-    __slots__ = ("cycle", "moving", "policy_version", "rankings", "settled")
+    __slots__ = ("cycle", "moving", "policy_version", "preempts", "rankings", "settled")
 
     def __init__(self) -> None:
         self.cycle = -1
         self.policy_version = -1
+        self.preempts = False  # the policy lets somebody be interrupted
         self.moving = False  # ranks change against each other while nothing happens
         self.rankings: dict[str, Ranking] = {}
         self.settled: dict[str, Settled] = {}
@@ -138,6 +140,7 @@ class Memo:
             self.settled.clear()
             self.policy_version = world.policy_version
             self.moving = moves_with_time(world.policy)
+            self.preempts = may_preempt(world.policy)
 
     def ranking(self, policy: PolicySpec, pool: Pool, now: int) -> tuple[Ranking, bool]:
         """The lanes in order as of now, and whether the order of what waited before is unchanged."""

@@ -223,7 +223,7 @@ class Shares:
 
 
 def shares_for_cycle(world: World, now: int) -> Shares | None:
-    if not world.policy.queues:
+    if not world.has_queues:
         return None
     shares = Shares(world, now)
     shares.keep_for_aged()

@@ -123,9 +123,10 @@ def _cycle_ran(world: World, event: ev.CycleRan) -> None:
         world.promises[promise.task] = promise
         world.digest.promises.touched.add(promise.task)
         world.pools[world.jobs[promise.task >> ARRAY_BITS].pool].promised[promise.task] = None
-    for name in world.stirred:
-        world.looks.pop(name, None)
-    world.looks.update(event.looks)
+    if world.looks or event.looks:
+        for name in world.stirred:
+            world.looks.pop(name, None)
+        world.looks.update(event.looks)
     for task in event.withdrawn:
         promise_over(world, world.pools[world.jobs[task >> ARRAY_BITS].pool], task)
     if event.cut:
@@ -224,7 +225,7 @@ def _job_started(world: World, event: ev.JobStarted) -> None:
     key = world.lane_key(job)
     lane = pool.lanes[key]
     seq = world.seq
-    if world.policy.queues:
+    if world.has_queues:
         charge(world, spec.queue, spec.user, lane.need, lane.units, event.at)
     run = Run(
         task, event.attempt, job.pool, event.at, event.expected_end, event.nodes, rows, counts,

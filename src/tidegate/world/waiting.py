@@ -157,7 +157,7 @@ def end_promises(world: World, job: Job) -> None:
 def vacate(world: World, run: Run, at: int) -> None:
     pool = world.pools[run.pool]
     pool.vacate(run)
-    if world.policy.queues:
+    if world.has_queues:
         spec = world.jobs[run.task >> ARRAY_BITS].spec
         charge(world, spec.queue, spec.user, run.need, -sum(run.counts), at)
         for other in world.pools.values():  # a limit of its queues may have kept somebody waiting anywhere

@@ -40,7 +40,8 @@ class World:
     def __init__(self) -> None:
         self.seq = 0
         self.cycle = 0
-        self.policy = PolicySpec(name="none")
+        self.in_force = PolicySpec(name="none")  # `policy`
+        self.has_queues = False
         self.policy_version = 0
         self.next_job = 1
         self.columns: dict[str, int] = {}
@@ -97,6 +98,15 @@ class World:
         self.token = object()
         return twin
 
+    @property
+    def policy(self) -> PolicySpec:
+        return self.in_force
+
+    @policy.setter
+    def policy(self, policy: PolicySpec) -> None:
+        self.in_force = policy
+        self.has_queues = bool(policy.queues)  # asked several times a job
+
     # -- reading -----------------------------------------------------------------------------------------
 
     def need_of(self, chunk: Amounts) -> Need | None:
@@ -123,8 +133,9 @@ class World:
 
     def lane_key(self, job: Job) -> LaneKey:
         spec = job.spec
-        queues = self.policy.queues
-        user = spec.user if queues and tells_users_apart(queues.get(spec.queue)) else ""
+        user = ""
+        if self.has_queues and tells_users_apart(self.in_force.queues.get(spec.queue)):
+            user = spec.user
         return (spec.queue, spec.klass, spec.shape, job.estimate_ms, user)
 
     # -- digest ------------------------------------------------------------------------------------------
