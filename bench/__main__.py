@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,8 +24,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = options.only or list(BENCHES)
     print(f"bench: {machine()}", file=sys.stderr)
     rows: list[Row] = []
+    broken: list[str] = []
     for name in names:
-        rows.extend(apart(Plan(name=name, smoke=options.smoke)))
+        try:
+            rows.extend(apart(Plan(name=name, smoke=options.smoke)))
+        except Exception:  # noqa: BLE001 - whatever it was, what the others measured is told
+            traceback.print_exc()
+            broken.append(name)
     print(table(rows))
     if options.json:
         objects = [{**row.as_json(), "smoke": options.smoke, "kernel": kernel()} for row in rows]
@@ -33,6 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     absent = [row.name for row in rows if row.ratio is None]
     if absent:
         print(f"bench: SKIPPED, not measured: {', '.join(absent)}", file=sys.stderr)
+    if broken:
+        print(f"bench: BROKEN: {', '.join(broken)}", file=sys.stderr)
+        return 1
     if missed and options.smoke:
         print(f"bench: too short a run to judge by; outside its bound: {', '.join(missed)}", file=sys.stderr)
     elif missed:

@@ -393,3 +393,9 @@ def test_over_tcp_only_with_a_token(tmp_path: Path) -> None:
         assert b" 200 " in status(f"Authorization: Bearer {token}\r\n")
         assert remove_token(home / "tokens", "laptop")
         assert b" 401 " in status(f"Authorization: Bearer {token}\r\n")
+
+
+def test_many_nodes_are_there_before_the_first_client(tmp_path: Path) -> None:
+    """More than are taken in a turn: nobody is there yet who could end a wait."""
+    with LiveServer(tmp_path / "h", "--engine", "virtual", "--nodes", "1500", "--cpus", "8", "--memory", "16G") as live:
+        assert len(live.client().ask("GET", "/v1/nodes")["nodes"]) == 1500

@@ -142,6 +142,7 @@ class Server:
         self.settle_policy()
         self.settle_nodes()
         while self.inbox.next_at() is not None:
+            self.clock.wake()  # the last of these turns has nothing to wait for either
             self.turn()  # so the first client finds nodes
         listening = self.aio.run_until_complete(self.listen())
         gc.collect()
