@@ -74,7 +74,8 @@ def test_answers_are_what_the_document_says(client: Client) -> None:
     other, done = client.submit("true", held=True), client.submit("true", expected_ms=1)
     client.wait(done)
     bodies = {"submit": {"command": ["true"], "expected_ms": 1}, "submit_many": {"jobs": [{"command": []}]},
-              "policy_diff": {"name": "easy"}, "set_policy": policy, "approve": {"until_ms": int(time.time() * 1000) + HOUR_MS, "cpus": 1}}  # fmt: skip
+              "policy_diff": {"name": "easy"}, "set_policy": policy,
+              "approve": {"until_ms": int(time.time() * 1000) + HOUR_MS, "cpus": 1}}  # fmt: skip
     queries = {"wait": f"?job={done},{job}_1", "jobs": "?all=1"}
     called = set()
     for path, methods in document["paths"].items():
