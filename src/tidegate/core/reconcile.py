@@ -13,6 +13,7 @@ from tidegate.core.accept import lost_with
 from tidegate.core.again import ended, ended_badly, lose
 from tidegate.model import engine as en
 from tidegate.model import events as ev
+from tidegate.model.base import ARRAY_BITS
 from tidegate.model.jobs import Outcome
 from tidegate.model.nodes import Node, NodeState
 from tidegate.world.world import World
@@ -52,7 +53,8 @@ def _ended(world: World, report: en.Ended, now: int) -> tuple[ev.Event, ...]:
     halt = world.halting.get(task)
     if halt is not None:
         if halt.again:
-            return (lose(world, task, report.attempt, report.why or "requeued", now),)
+            asked = f"made room for job {halt.room_for >> ARRAY_BITS}" if halt.room_for else "requeued"
+            return (lose(world, task, report.attempt, report.why or asked, now),)
         return (ended(report, halt.outcome, now),)
     is_unexplained = outcome is Outcome.FAILED or (outcome is Outcome.LOST and not report.why)
     blames = is_unexplained and len(run.nodes) == 1
