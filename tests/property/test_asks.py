@@ -16,7 +16,7 @@ from tidegate.model.engine import Launched, Saved
 from tidegate.model.events import CheckpointAsked, Event
 from tidegate.model.jobs import Checkpoint, JobSpec, Shape, amounts
 from tidegate.model.nodes import Node
-from tidegate.model.policy import Checkpoints, PolicySpec
+from tidegate.model.policy import Checkpoints, JobClass, PolicySpec, Preempt
 from tidegate.world.apply import apply
 from tidegate.world.check import check
 from tidegate.world.world import World
@@ -33,7 +33,8 @@ class Storm:
         self.sizes = sizes
         self.asked: list[CheckpointAsked] = []
         self.open_most = 0
-        self.tell(ChangePolicy(PolicySpec("storm", checkpoints=rules)))
+        classes = {"normal": JobClass(preempt=Preempt.CHECKPOINT)}
+        self.tell(ChangePolicy(PolicySpec("storm", classes=classes, checkpoints=rules)))
         self.tell(SetNode(Node("a", "p", amounts(cpus=1000 * len(sizes)))))
         for size in sizes:
             self.tell(Submit(JobSpec("ann", Shape(amounts(cpus=1000)), DAY_MS, checkpoint=Checkpoint(size_mib=size))))
