@@ -22,7 +22,11 @@ while :; do
     sleep 0.2
 done
 """
-POLICY = f"name: storm\nclasses: {{normal: {{preempt: checkpoint}}}}\ncheckpoints: {{every: 2s, write_mib_s: {BUDGET_MIB_S}, size_mib: {SIZE_MIB}}}\n"
+POLICY = f"""
+name: storm
+classes: {{normal: {{preempt: checkpoint}}}}
+checkpoints: {{every: 2s, write_mib_s: {BUDGET_MIB_S}, size_mib: {SIZE_MIB}}}
+"""
 
 
 @pytest.mark.slow
