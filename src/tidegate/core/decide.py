@@ -40,7 +40,7 @@ from tidegate.world.world import World
 
 def decide(world: World, memo: Memo, now: int) -> Plan:
     memo.refresh(world)
-    cycle = _Cycle(world, now, preempts=memo.preempts)
+    cycle = _Cycle(world, now, preempts=memo.preempts and (bool(world.saves) or not memo.only_savers))
     stirred = world.stirred
     for name in sorted(stirred) if len(stirred) > 1 else stirred:
         if cycle.cut:
@@ -99,11 +99,10 @@ class _Cycle:
 def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
     """A full pass, or just the arrivals where nothing else could have changed."""
     ranking, unchanged = memo.ranking(cycle.policy, pool, cycle.now)
-    settled = memo.settled.get(pool.name)
+    settled = memo.settled.get(pool.name) if cycle.preemptor is None else None
     room_came = pool.freed is None or bool(pool.freed)
     if settled is None or not unchanged or room_came or not _only_arrivals(settled, cycle.policy, pool, ranking):
-        if settled is not None:
-            del memo.settled[pool.name]
+        memo.settled.pop(pool.name, None)
         ranking.room_came(pool.freed)
         if ranking.known or pool.promised:
             placer = placer_for(pool, cycle.policy.fit.by, cycle.now, ranking.cursors)
@@ -113,6 +112,8 @@ def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
             settled = full_pass.full()
             if settled is not None and cycle.shares is None and cycle.preemptor is None:
                 memo.settled[pool.name] = settled
+            if cycle.preemptor is not None:
+                cycle.preemptor.look_when_aged(pool, ranking.by_age)
             if full_pass.standing:  # they may have taken room from now on when cursors moved
                 ranking.cursors.clear()
     elif (pool.fresh or settled.untried) and not settled.strict:

@@ -8,10 +8,10 @@ from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass, field
 
 from tidegate.core.place import Placer, Ranked
-from tidegate.core.preempt import may_preempt
+from tidegate.core.preempt import may_preempt, only_savers
 from tidegate.model.jobs import Job, Shape
 from tidegate.model.policy import LEVEL_MAX, PolicySpec
-from tidegate.policy.order import AGED, ageing_bound, moves_with_time, rank_within
+from tidegate.policy.order import OVERDUE, ageing_bound, moves_with_time, rank_within
 from tidegate.world.accounts import USER_MARK, leaf_of, path_of
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
@@ -65,7 +65,7 @@ class Ranking:
         if not lane.jobs:
             return
         head = lane.jobs[0]
-        submit = head.submit_ms
+        submit = lane.since or head.submit_ms
         bound = ageing_bound(policy, lane)
         turn = rank_within(policy, bound, pool, lane, head, now)
         entry = (turn, submit, head.id, lane.units, lane.estimate_ms, lane, None)
@@ -77,10 +77,12 @@ class Ranking:
         else:
             insort(found, entry)
         if bound:
-            at = 0 if entry[0] != AGED else bisect_right(lane.jobs, now - bound, key=_submit)
+            at = 0
+            if turn <= OVERDUE:
+                at = len(lane.jobs) if lane.since else bisect_right(lane.jobs, now - bound, key=_submit)
             if at < len(lane.jobs):
                 young = lane.jobs[at]
-                aging = self.ageing[lane.serial] = (young.submit_ms + bound, young.id, lane)
+                aging = self.ageing[lane.serial] = ((lane.since or young.submit_ms) + bound, young.id, lane)
                 insort(self.by_age, aging)
 
     def age(self, policy: PolicySpec, pool: Pool, now: int) -> bool:
@@ -97,7 +99,7 @@ def leaf_key(policy: PolicySpec, ranking: Ranking, lane: Lane, turn: int) -> Lea
     names = ranking.leaf_names
     if names is None:
         return FLAT
-    if turn == AGED:
+    if turn <= OVERDUE:
         return AGED_LEAF
     known = policy.classes.get(lane.klass)
     level = known.level if known is not None else 0
@@ -123,12 +125,13 @@ class Settled:
 
 
 class Memo:
-    __slots__ = ("cycle", "moving", "policy_version", "preempts", "rankings", "settled")
+    __slots__ = ("cycle", "moving", "only_savers", "policy_version", "preempts", "rankings", "settled")
 
     def __init__(self) -> None:
         self.cycle = -1
         self.policy_version = -1
-        self.preempts = False  # the policy lets somebody be interrupted
+        self.preempts = False  # the policy lets somebody be interrupted,
+        self.only_savers = False  # and nobody but those who can save themselves
         self.moving = False  # ranks change against each other while nothing happens
         self.rankings: dict[str, Ranking] = {}
         self.settled: dict[str, Settled] = {}
@@ -141,6 +144,7 @@ class Memo:
             self.policy_version = world.policy_version
             self.moving = moves_with_time(world.policy)
             self.preempts = may_preempt(world.policy)
+            self.only_savers = only_savers(world.policy)
 
     def ranking(self, policy: PolicySpec, pool: Pool, now: int) -> tuple[Ranking, bool]:
         """The lanes in order as of now, and whether the order of what waited before is unchanged."""

@@ -14,7 +14,7 @@ from tidegate.core.place import Placer, Ranked
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.jobs import Job
 from tidegate.model.policy import PolicySpec
-from tidegate.policy.order import AGED, rank
+from tidegate.policy.order import OVERDUE, rank, rank_when_aged
 from tidegate.policy.share import Branch, Key, Place, Shares
 from tidegate.world.arrays import turns
 from tidegate.world.lanes import Lane
@@ -193,7 +193,7 @@ class Turns:
         if self.shares is None:
             return
         self.shares.charge(line.lane)
-        self.shares.let_go(line.lane, (AGED, line.job.submit_ms, line.job.id))
+        self.shares.let_go(line.lane, (rank_when_aged(line.lane), line.lane.since or line.job.submit_ms, line.job.id))
         if self.heaps:
             for at, branch in enumerate(leaf.path):
                 heapreplace(self.heaps[_parent(leaf.path, at)], branch.key())
@@ -209,7 +209,7 @@ class Turns:
         if key[0] != self.level and key[0] not in self.levels:
             insort(self.levels, key[0])
         first = lane.estimate_ms if shortest else turn
-        heappush(leaf.again, (first, job.submit_ms, job.id, lane.units, lane.estimate_ms, lane, line))
+        heappush(leaf.again, (first, lane.since or job.submit_ms, job.id, lane.units, lane.estimate_ms, lane, line))
         self.waiting += 1
 
     # -- ahead of their turn -----------------------------------------------------------------------------
@@ -246,13 +246,13 @@ class Turns:
         """Under the limits of its queues. One past the ageing bound keeps what comes back for itself."""
         if self.shares is None or self.shares.has_room(lane, place):
             return True
-        if place[0] == AGED:
+        if place[0] <= OVERDUE:
             self.shares.shut(lane, place)
         return False
 
     def waits(self, lane: Lane, place: Place, *, promised: bool) -> None:
         """One past the ageing bound keeps its room under the limits until its promised start."""
-        if self.shares is not None and place[0] == AGED:
+        if self.shares is not None and place[0] <= OVERDUE:
             if promised:
                 self.shares.keep(lane, place)
             else:

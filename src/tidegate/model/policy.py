@@ -13,6 +13,7 @@ from tidegate.model.base import Value
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
 DEPTH_ALL = 1 << 30
 LEVEL_MAX = 1000
 PART_BITS = 20
@@ -27,6 +28,8 @@ class OrderBy(StrEnum):
     SMALLEST_AREA = "smallest-area"
     EXPANSION = "expansion"
     PRIORITY = "priority"
+    SHORTEST_REMAINING = "shortest-remaining"
+    FEEDBACK = "feedback"
 
 
 class CandidateOrder(StrEnum):
@@ -52,6 +55,7 @@ class Order(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defau
     by: Annotated[OrderBy, Meta(description="what is compared; every order ends in submit time and job id")] = (
         OrderBy.FCFS
     )
+    then: Annotated[OrderBy, Meta(description="under `feedback`: what is compared within a rung")] = OrderBy.FCFS
     ageing_bound_ms: Annotated[
         int,
         Meta(
@@ -67,6 +71,30 @@ class Order(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defau
             "with more of them in a pool nobody goes ahead at all",
         ),
     ] = 16
+    why: str = ""
+
+
+class Feedback(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """How jobs that can be interrupted sink by what they use, and rise by waiting."""
+
+    rungs_ms: Annotated[
+        tuple[int, ...],
+        Meta(description="the edges between the rungs: what a job has used, run time times GPUs, rising"),
+    ] = (4 * HOUR_MS, 32 * HOUR_MS, 256 * HOUR_MS)
+    cpus_per_gpu: Annotated[
+        int, Meta(ge=1, description="of a job that asks for no GPU, so many cpus count as one")
+    ] = 8
+    ageing_bound_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="a job that waited this long, since it was submitted or last ran, goes first "
+            "and may take the room of any job of no higher level",
+        ),
+    ] = 7 * DAY_MS
+    turn_ms: Annotated[
+        int, Meta(ge=0, description="then it runs this long before it may be interrupted for what it has used")
+    ] = 6 * HOUR_MS
     why: str = ""
 
 
@@ -110,9 +138,14 @@ class Preempt(StrEnum):
     """How a job makes room for another."""
 
     NEVER = "never"
+    SAVERS = "savers"
     CHECKPOINT = "checkpoint"
     REQUEUE = "requeue"
     CANCEL = "cancel"
+
+
+SAVE_FIRST = (Preempt.SAVERS, Preempt.CHECKPOINT)
+"""Nobody is interrupted who cannot save itself."""
 
 
 class JobClass(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
@@ -131,8 +164,9 @@ class JobClass(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_de
     preempt: Annotated[
         Preempt,
         Meta(
-            description="how its jobs make room for others: not at all; by saving themselves, those that can; by being "
-            "ended and waiting again, saved if they can; by being ended for good"
+            description="how its jobs make room for others: not at all; by saving themselves, those that say they can; "
+            "the same, and every job has to say; by being ended and waiting again, saved if they can; "
+            "by being ended for good"
         ),
     ] = Preempt.NEVER
     ageing_bound_ms: Annotated[
@@ -278,6 +312,7 @@ class Cycle(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defau
 class PolicySpec(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     name: str
     order: Order = Order()
+    feedback: Feedback = Feedback()
     backfill: Backfill = Backfill()
     fit: Fit = Fit()
     estimate: Estimate = Estimate()

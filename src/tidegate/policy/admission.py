@@ -35,7 +35,7 @@ def refusal(world: World, spec: JobSpec, now: int) -> Refused | None:
 def _undecided(world: World, spec: JobSpec) -> Refused | None:
     """Who may be interrupted says what becomes of its work. What nothing runs of, as in a replay, need not."""
     known = world.policy.classes.get(spec.klass)
-    if known is None or known.preempt in {Preempt.NEVER, Preempt.CANCEL} or spec.work is None:
+    if known is None or known.preempt in {Preempt.NEVER, Preempt.SAVERS, Preempt.CANCEL} or spec.work is None:
         return None
     if spec.checkpoint is not None or spec.starts_over:
         return None

@@ -94,10 +94,11 @@ def apply(world: World, event: ev.Event) -> None:
 
 
 def _policy_changed(world: World, event: ev.PolicyChanged) -> None:
-    before = world.policy
+    before, stood = world.policy, world.has_standings
     world.policy, world.policy_version = event.policy, event.version
     if before.queues or event.policy.queues:
         reopen(world, before.share.half_life_ms, event.at)
+    if before.queues or event.policy.queues or stood or world.has_standings:
         regroup(world)
     for pool in world.pools.values():
         pool.freed = None
@@ -263,8 +264,6 @@ def _job_ended(world: World, event: ev.JobEnded) -> None:
     task = event.task
     job = world.jobs[task >> ARRAY_BITS]
     run = world.runs.pop(task, None)
-    if world.tries:
-        _tries_over(world, task)
     if run is None:
         assert job.spec.array is not None, "a single job that never started is dropped"
         pool = world.pools[job.pool]
@@ -282,11 +281,14 @@ def _job_ended(world: World, event: ev.JobEnded) -> None:
             forgive(world, run)
     array = job.spec.array
     if array is None:
+        if world.tries:
+            _tries_over(world, task)
         job_gone(world, job, event.outcome)
         return
     failed = event.outcome is not Outcome.COMPLETED
     state = arrays.ended(world.arrays[job.id], array.indices, index_of(task), ran=run is not None, failed=failed)
     set_array(world, job, state)
+    _tries_over(world, task)  # only now: by them it was in its lane
     if state.ended == len(array.indices):
         job_gone(world, job, Outcome.FAILED if state.failed else Outcome.COMPLETED)
 

@@ -22,6 +22,7 @@ from tidegate.world.records import (
     Suspect,
     Tries,
 )
+from tidegate.world.rungs import AS_SUBMITTED, Standing, goes_by_standing, standing_of
 
 OUTCOMES_KEPT = 10_000
 """So many ended jobs at least, and twice as many at most, are remembered for dependencies submitted later."""
@@ -42,6 +43,7 @@ class World:
         self.cycle = 0
         self.in_force = PolicySpec(name="none")  # `policy`
         self.has_queues = False
+        self.has_standings = False
         self.policy_version = 0
         self.next_job = 1
         self.columns: dict[str, int] = {}
@@ -106,6 +108,7 @@ class World:
     def policy(self, policy: PolicySpec) -> None:
         self.in_force = policy
         self.has_queues = bool(policy.queues)  # asked several times a job
+        self.has_standings = goes_by_standing(policy)
 
     # -- reading -----------------------------------------------------------------------------------------
 
@@ -136,7 +139,18 @@ class World:
         user = ""
         if self.has_queues and tells_users_apart(self.in_force.queues.get(spec.queue)):
             user = spec.user
-        return (spec.queue, spec.klass, spec.shape, job.estimate_ms, user)
+        standing = self.standing_of(job) if self.has_standings else AS_SUBMITTED
+        return (spec.queue, spec.klass, spec.shape, job.estimate_ms, user, standing)
+
+    def standing_of(self, job: Job) -> Standing:
+        """Of an array that of the task whose turn is next."""
+        task = job.id << ARRAY_BITS
+        if job.spec.array is not None:
+            returned = self.arrays[job.id].returned
+            if not returned:
+                return standing_of(self.in_force, job, None)
+            task |= returned[0]
+        return standing_of(self.in_force, job, self.tries.get(task))
 
     # -- digest ------------------------------------------------------------------------------------------
 
