@@ -11,7 +11,7 @@ from tidegate.core.place import Placer, Ranked
 from tidegate.core.preempt import may_preempt, only_savers
 from tidegate.model.jobs import Job, Shape
 from tidegate.model.policy import LEVEL_MAX, PolicySpec
-from tidegate.policy.order import OVERDUE, ageing_bound, moves_with_time, rank_within
+from tidegate.policy.order import ageing_bound, is_aged, moves_with_time, rank_within
 from tidegate.world.accounts import USER_MARK, leaf_of, path_of
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
@@ -78,7 +78,7 @@ class Ranking:
             insort(found, entry)
         if bound:
             at = 0
-            if turn <= OVERDUE:
+            if is_aged(turn):
                 at = len(lane.jobs) if lane.since else bisect_right(lane.jobs, now - bound, key=_submit)
             if at < len(lane.jobs):
                 young = lane.jobs[at]
@@ -99,7 +99,7 @@ def leaf_key(policy: PolicySpec, ranking: Ranking, lane: Lane, turn: int) -> Lea
     names = ranking.leaf_names
     if names is None:
         return FLAT
-    if turn <= OVERDUE:
+    if is_aged(turn):
         return AGED_LEAF
     known = policy.classes.get(lane.klass)
     level = known.level if known is not None else 0

@@ -12,10 +12,11 @@ from itertools import islice
 from tidegate.core.memo import LeafKey, Ranking, leaf_key
 from tidegate.core.place import Placer, Ranked
 from tidegate.model.base import ARRAY_BITS
+from tidegate.model.events import Promise
 from tidegate.model.jobs import Job
 from tidegate.model.policy import PolicySpec
-from tidegate.policy.order import OVERDUE, rank, rank_when_aged
-from tidegate.policy.share import Branch, Key, Place, Shares
+from tidegate.policy.order import is_aged, rank, rank_when_aged
+from tidegate.policy.share import Branch, Key, Place, Shares, held_place
 from tidegate.world.arrays import turns
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
@@ -198,6 +199,12 @@ class Turns:
             for at, branch in enumerate(leaf.path):
                 heapreplace(self.heaps[_parent(leaf.path, at)], branch.key())
 
+    def held_started(self, lane: Lane, promise: Promise) -> None:
+        """Before anybody's turn."""
+        if self.shares is not None:
+            self.shares.let_go(lane, held_place(promise))
+            self.shares.charge(lane)
+
     def comes_again(self, line: Line, *, shortest: bool = False) -> None:
         """The line's next job, in its own turn."""
         job, lane = line.job, line.lane
@@ -246,13 +253,13 @@ class Turns:
         """Under the limits of its queues. One past the ageing bound keeps what comes back for itself."""
         if self.shares is None or self.shares.has_room(lane, place):
             return True
-        if place[0] <= OVERDUE:
+        if is_aged(place[0]):
             self.shares.shut(lane, place)
         return False
 
     def waits(self, lane: Lane, place: Place, *, promised: bool) -> None:
         """One past the ageing bound keeps its room under the limits until its promised start."""
-        if self.shares is not None and place[0] <= OVERDUE:
+        if self.shares is not None and is_aged(place[0]):
             if promised:
                 self.shares.keep(lane, place)
             else:

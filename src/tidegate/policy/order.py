@@ -32,6 +32,10 @@ def rank_within(policy: PolicySpec, bound: int, pool: Pool, lane: Lane, job: Job
     return _rank_by(by, policy, pool, lane, job, now)
 
 
+def is_aged(rank: int) -> bool:
+    return AGED <= rank <= OVERDUE
+
+
 def rank_when_aged(lane: Lane) -> int:
     return OVERDUE if lane.sinks else AGED
 
