@@ -163,7 +163,7 @@ class CountedPlacer:
 class ColumnPlacer:
     """Time and nodes are judged together, on columns."""
 
-    __slots__ = ("by", "draft", "pool", "refused", "rows", "shut")
+    __slots__ = ("by", "draft", "fitting", "pool", "refused", "rows", "shut")
     counted = False
 
     def __init__(self, pool: Pool, by: FitBy, now: int, cursors: dict[Shape, int] | None = None) -> None:
@@ -176,13 +176,23 @@ class ColumnPlacer:
         # What was refused is not looked for again, for room only shrinks within a pass:
         self.shut: set[int] = set()  # serials of lanes,
         self.refused: list[tuple[int, Need]] = []  # and (until, chunk): no row holds the chunk so long
+        self.fitting: dict[Need, bool] = {}  # chunk: some row held it when `sift` first saw it
 
     def resume(self) -> None:
         pass
 
     def sift(self, entries: Sequence[Ranked]) -> list[Ranked]:
-        shut = self.shut
-        return [entry for entry in entries if entry[5].serial not in shut]
+        shut, fitting = self.shut, self.fitting
+        left = []
+        for entry in entries:
+            lane = entry[5]
+            if lane.serial not in shut:
+                fits = fitting.get(lane.need)
+                if fits is None:
+                    fits = fitting[lane.need] = bool(holds_chunk(self.draft.levels[0].room, lane.need).any())
+                if fits:
+                    left.append(entry)
+        return left
 
     def start(self, lane: Lane, end: int) -> Chosen | None:
         level = self.draft.level_until(end)
@@ -311,6 +321,7 @@ class ColumnPlacer:
         self.draft.give_back(start, start + lane.estimate_ms, *chosen, lane.need)
         self.shut.clear()  # there is more room than when they were refused
         self.refused.clear()
+        self.fitting.clear()
         for level in self.draft.levels:
             level.cursors.clear()
 
