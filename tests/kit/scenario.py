@@ -29,6 +29,7 @@ from tidegate.model.policy import (
     Cycle,
     Estimate,
     EstimateFrom,
+    Feedback,
     Fit,
     FitBy,
     JobClass,
@@ -66,7 +67,7 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
         cycle = Cycle(starts_max=chooser.integer(1, 3))
     return PolicySpec(
         "drawn",
-        Order(chooser.pick(tuple(OrderBy)), chooser.pick((0, 0, 15, 60))),
+        order_of(chooser),
         Backfill(chooser.pick(DEPTHS), chooser.pick(tuple(CandidateOrder))),
         Fit(chooser.pick(tuple(FitBy))),
         Estimate(chooser.pick(tuple(EstimateFrom)), raise_steps_ms=(7, 20)),
@@ -81,7 +82,20 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
             chooser.pick((0, 12)), chooser.pick((0, 256)), answer_max_ms=30, at_once_max=chooser.pick((0, 1, 2))
         ),
         cycle,
+        feedback=feedback_of(chooser),
     )
+
+
+def order_of(chooser: Chooser) -> Order:
+    by = chooser.pick((*OrderBy, OrderBy.FEEDBACK))
+    then = chooser.pick([order for order in OrderBy if order is not OrderBy.FEEDBACK])
+    return Order(by, chooser.pick((0, 0, 15, 60)), then=then)
+
+
+def feedback_of(chooser: Chooser) -> Feedback:
+    """Small enough that jobs get to the lowest rung, and old."""
+    rungs = chooser.pick(((), (5,), (2, 8, 20)))
+    return Feedback(rungs, 2, ageing_bound_ms=chooser.pick((15, 60, 200)), turn_ms=chooser.pick((0, 10)))
 
 
 def preemption_of(chooser: Chooser) -> Preemption:

@@ -55,7 +55,6 @@ class Order(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defau
     by: Annotated[OrderBy, Meta(description="what is compared; every order ends in submit time and job id")] = (
         OrderBy.FCFS
     )
-    then: Annotated[OrderBy, Meta(description="under `feedback`: what is compared within a rung")] = OrderBy.FCFS
     ageing_bound_ms: Annotated[
         int,
         Meta(
@@ -72,6 +71,7 @@ class Order(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defau
         ),
     ] = 16
     why: str = ""
+    then: Annotated[OrderBy, Meta(description="under `feedback`: what is compared within a rung")] = OrderBy.FCFS
 
 
 class Feedback(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
@@ -312,7 +312,6 @@ class Cycle(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defau
 class PolicySpec(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     name: str
     order: Order = Order()
-    feedback: Feedback = Feedback()
     backfill: Backfill = Backfill()
     fit: Fit = Fit()
     estimate: Estimate = Estimate()
@@ -324,3 +323,4 @@ class PolicySpec(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_
     cycle: Cycle = Cycle()
     admission: dict[str, Rule] = msgspec.field(default_factory=dict)
     why: str = ""
+    feedback: Feedback = Feedback()
