@@ -118,7 +118,7 @@ class Preemptor:
                 continue
             why, rule = self._why(pool, lane, job, level - known.level, other)
             if not why and claim is not None:
-                why = self._by_feedback(pool, lane, claim, other, run)
+                why = self._by_feedback(pool, lane, job, claim, other, run)
             if not why:
                 continue
             old_enough = run.start_ms + self.rules.min_run_ms
@@ -153,8 +153,12 @@ class Preemptor:
             return f"queue {theirs.name} holds more than its share against {mine.name}", Rule(mine, theirs)
         return "", BY_LEVEL
 
-    def _by_feedback(self, pool: Pool, lane: Lane, claim: Claim, other: Job, run: Run) -> str:
-        """Within one line only: between queues their shares say who goes first."""
+    def _by_feedback(self, pool: Pool, lane: Lane, job: Job, claim: Claim, other: Job, run: Run) -> str:
+        """Within one line only: between queues their shares say who goes first. No array makes room for itself:
+        its task that was interrupted would be the next to start.
+        """
+        if other.id == job.id:
+            return ""
         if self.shares is not None and self._leaf_of(lane.queue, lane.user) != self._leaf_of(*self._branch_of(other)):
             return ""
         at = may_take_at(self.world, claim, other, run)
