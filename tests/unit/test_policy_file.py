@@ -32,6 +32,7 @@ from tidegate.model.policy import (
 )
 from tidegate.wire import policy_fields, yaml_text
 from tidegate.wire.policy_file import (
+    BOUND_MS,
     PolicyError,
     builtin_names,
     describe,
@@ -133,7 +134,7 @@ def test_one_value_stands_for_a_whole_section():
     short = "name: s\norder: shortest\nbackfill: none\nfit: spread\nestimate: last-two\nclasses: {a: 2h, b: 0}\n"
     assert load_policy(short, "p.yaml") == PolicySpec(
         "s",
-        Order(OrderBy.SHORTEST),
+        Order(OrderBy.SHORTEST, BOUND_MS),
         Backfill(0),
         Fit(FitBy.SPREAD),
         Estimate(EstimateFrom.LAST_TWO),
@@ -252,6 +253,8 @@ def test_a_byte_order_mark_and_bytes_are_read():
             "name one",
         ),
         ("name: a\nadmission: {r: {at_least: {gpus: 0}}}", (2, 28), "admission.r.at_least.gpus", "as much", "leave it"),
+        ("name: a\norder: {by: feedback, then: feedback}", (2, 23), "order.then", "no rungs", "another"),
+        ("name: a\nfeedback: {rungs: [2h, 1h]}", (2, 12), "feedback.rungs", "no edges", "that rise"),
         ("name: ''", (1, 7), "name", "empty", "one letter"),
         ("name: ~", (1, 7), "name", "no value", "write one"),
     ],
@@ -343,7 +346,10 @@ def test_long_and_odd_names_do_not_flood_the_message():
 @pytest.mark.parametrize(
     ("text", "line", "path", "message"),
     [
-        ("name: a\norder: shortest", 2, "order.ageing_bound", "can starve"),
+        ("name: a\norder: {by: shortest-remaining, ageing_bound: 0}", 2, "order.ageing_bound", "can starve"),
+        ("name: a\norder: feedback", 2, "order.by", "nobody sinks"),
+        ("name: a\nfeedback: {turn: 1h}", 2, "feedback", "no effect"),
+        ("name: a\norder: {then: shortest}", 2, "order.then", "no effect"),
         ("name: a\norder:\n  by: expansion\n  ageing_bound: 0", 4, "order.ageing_bound", "can starve"),
         ("name: a\nbackfill: {depth: 0, order: shortest}", 2, "backfill.order", "no effect"),
         ("name: a\nbackfill: none\norder: {by: shortest, ageing_bound: 1d}", 2, "backfill.depth", "stand idle"),

@@ -122,6 +122,10 @@ def show(prepared: "Prepared", replayed: "list[Replayed]") -> None:
     rows.append(["largest bounded slowdown", *(f"{f['bsld_max']:.1f}" for f in figures)])
     rows.append(["utilisation", *(f"{f['utilization']:.1%}" for f in figures)])
     rows.append(["started ahead of their turn", *(f"{f['backfilled']:,}" for f in figures)])
+    if any(f["preemptions"] for f in figures):
+        rows.append(["interrupted to make room", *(f"{f['preemptions']:,}" for f in figures)])
+        rows.append(["most of them in a minute", *(most_in_a_minute(f) for f in figures)])
+        rows.append(["hours of work lost by it", *(f"{f['lost_hours']:,.0f}" for f in figures)])
     rows.append(["jobs replayed a second", *(f"{f['jobs_per_s']:,.0f}" for f in figures)])
     rows.append(["decision digest", *(f["digest"][:12] for f in figures)])
     machine = f"{len(prepared.nodes):,} node{'s' if len(prepared.nodes) > 1 else ''}"
@@ -131,6 +135,11 @@ def show(prepared: "Prepared", replayed: "list[Replayed]") -> None:
         rows,
     )
     tell_leftovers(replayed)
+
+
+def most_in_a_minute(figures: dict[str, Any]) -> str:
+    percent = figures["preemptions_minute_percent"]
+    return f"{figures['preemptions_minute_max']:,}" + (f", {percent} % of what ran" if percent else "")
 
 
 def tell_leftovers(replayed: "list[Replayed]") -> None:

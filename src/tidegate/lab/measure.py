@@ -25,6 +25,7 @@ from tidegate.model.jobs import Job
 
 SHORT_MS = 10_000
 """Bounded slowdown counts a job as at least this long."""
+MINUTE_MS = 60_000
 Row = tuple[int, int, int, int, tuple[tuple[str, int], ...]]
 """(task, submit, start, end, nodes) of an ended task; times in ms."""
 
@@ -64,6 +65,9 @@ class Collector:
         self.last_ms = 0
         self.backfilled = 0
         self.preemptions = 0
+        self.lately: list[int] = []  # when, of the last minute
+        self.minute_max = 0  # how many in any minute,
+        self.minute_percent = 0  # and of what runs and ran, where it is more than the one that is always allowed
         self.resume_ms = resume_ms
         self.kept: dict[int, int] = {}  # what running attempts have saved
         self.served: dict[int, int] = {}  # useful work of earlier attempts, and
@@ -85,7 +89,8 @@ class Collector:
             elif kind is CheckpointKept:
                 self.kept[event.task] = event.kept_ms  # type: ignore[union-attr]
             elif kind is HaltRequested:
-                self.preemptions += bool(event.room_for)  # type: ignore[union-attr]
+                if event.room_for:  # type: ignore[union-attr]
+                    self._preempted(event.at)
             elif kind is AttemptLost or kind is AttemptFailed:
                 self._interrupted(event)  # type: ignore[arg-type]
             elif kind is JobDropped:
@@ -101,6 +106,16 @@ class Collector:
             self.arrays[job.id] = len(job.spec.array.indices)
         if self.first_ms is None:
             self.first_ms = event.at
+
+    def _preempted(self, at: int) -> None:
+        """As the kernel counts against the budget: of those that run, and those of the last minute beside them."""
+        self.preemptions += 1
+        lately = self.lately = [before for before in self.lately if before > at - MINUTE_MS]
+        gone = len(lately)
+        lately.append(at)
+        self.minute_max = max(self.minute_max, len(lately))
+        if gone:
+            self.minute_percent = max(self.minute_percent, 100 * len(lately) // (len(self.started) + gone))
 
     def _interrupted(self, event: AttemptLost | AttemptFailed) -> None:
         start, kept = self.started.pop(event.task), self.kept.pop(event.task, 0)
@@ -163,5 +178,7 @@ class Collector:
             "utilization": self.work / (capacity * makespan) if capacity and makespan else 0.0,
             "backfilled": self.backfilled,
             "preemptions": self.preemptions,
+            "preemptions_minute_max": self.minute_max,
+            "preemptions_minute_percent": self.minute_percent,
             "lost_hours": self.lost_ms / 1000 / 3_600_000,
         }

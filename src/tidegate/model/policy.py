@@ -18,6 +18,7 @@ DEPTH_ALL = 1 << 30
 LEVEL_MAX = 1000
 PART_BITS = 20
 WEIGHT_MAX = 1_000_000
+RUNGS_MAX = 8
 NODES = "nodes"
 """In a rule of admission: not a resource, but how many nodes a job is spread over."""
 
@@ -59,7 +60,8 @@ class Order(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defau
         int,
         Meta(
             ge=0,
-            description="a job that waited this long goes before all younger ones and holds a promised start; 0: never",
+            description="a job that waited this long goes before all younger ones and holds a promised start; 0: never; "
+            "not said, 7d under an order that could starve it",
         ),
     ] = 0
     aged_promises_max: Annotated[

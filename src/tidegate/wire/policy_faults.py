@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
-from tidegate.model.policy import NODES, PART_BITS, Bound, Bounds, PolicySpec, Queue
+from tidegate.model.policy import NODES, PART_BITS, RUNGS_MAX, Bound, Bounds, OrderBy, PolicySpec, Queue
 from tidegate.wire.bounds import format_bound
 
 PART = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
@@ -29,6 +30,7 @@ def faults(spec: PolicySpec) -> Iterator[Fault]:
         else:
             yield from _queue(spec, name, queue)
     yield from _guarantees(spec)
+    yield from _feedback(spec)
     for name, rule in spec.admission.items():
         for queue_name in rule.queues if spec.queues else ():
             if queue_name not in spec.queues and not has_parts(spec, queue_name):
@@ -36,6 +38,14 @@ def faults(spec: PolicySpec) -> Iterator[Fault]:
         for bound in rule.at_least:
             if not bound.amount and not bound.part:
                 yield Fault(f"admission.{name}.at_least.{bound.resource}", "every job asks for as much", "leave it out")
+
+
+def _feedback(spec: PolicySpec) -> Iterator[Fault]:
+    rungs = spec.feedback.rungs_ms
+    if spec.order.then is OrderBy.FEEDBACK:
+        yield Fault("order.then", "a rung has no rungs", "name another order")
+    if len(rungs) > RUNGS_MAX or any(b <= a for a, b in pairwise((0, *rungs))):
+        yield Fault("feedback.rungs", "are no edges between rungs", f"write up to {RUNGS_MAX} durations that rise")
 
 
 def has_parts(spec: PolicySpec, queue: str) -> bool:

@@ -8,12 +8,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tidegate.model.policy import Bound, PolicySpec
+from msgspec.structs import replace
+
+from tidegate.model.policy import DAY_MS, Bound, PolicySpec
 from tidegate.wire.bounds import parse_bound
 from tidegate.wire.hours import parse_hours
 from tidegate.wire.policy_faults import faults
 from tidegate.wire.policy_fields import Field, Kind, Section, describe, names_of, policy_section, shown
-from tidegate.wire.policy_hints import hints
+from tidegate.wire.policy_hints import hints, may_starve
 from tidegate.wire.units import UnitError, format_duration, parse_duration
 from tidegate.wire.yaml_text import BYTES_MAX, Entries, Finding, Items, Node, Scalar, TextError, quoted, read_tree
 
@@ -23,6 +25,8 @@ __all__ = [
 ]  # fmt: skip
 
 PATH_SHOWN_MAX = 120
+BOUND_MS = 7 * DAY_MS
+"""What the large pay at most under an order that favours the small, where the policy does not say."""
 EXAMPLES = {Kind.NAMES: "[one, another]", Kind.HOURS: "[mon-fri 08:00-18:00]"}
 
 _COUNT = re.compile(r"[+-]?(?:0|[1-9]\d{0,2}(?:_?\d{3})+|[1-9]\d*)", re.ASCII)
@@ -64,6 +68,8 @@ def inspect_policy(text: str | bytes) -> Inspection:
     if reader.errors or spec is None:
         return Inspection(None, tuple(sorted(reader.errors)), ())
     assert isinstance(spec, PolicySpec)
+    if may_starve(spec.order) and "order.ageing_bound" not in reader.places:
+        spec = replace(spec, order=replace(spec.order, ageing_bound_ms=BOUND_MS))
     for path, message, cure in faults(spec):
         reader.errors.append(Finding(*reader.place(path), path, message, cure))
     if reader.errors:
