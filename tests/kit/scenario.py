@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from tests.kit.choose import Chooser, one_in
 from tidegate.model.base import FOREVER_MS
 from tidegate.model.jobs import (
@@ -45,6 +47,7 @@ from tidegate.model.policy import (
 
 CPU = 1000
 DEPTHS = (0, 1, 2, DEPTH_ALL)
+ORDERS = (OrderBy.FCFS, OrderBy.SHORTEST, OrderBy.SMALLEST_AREA, OrderBy.EXPANSION, OrderBy.PRIORITY)
 LIMITS = (10, 20, 20, 30, 50, 100)
 AFTER = tuple(AfterKind)
 
@@ -65,9 +68,9 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
     cycle = Cycle()
     if cut and one_in(chooser, 6):
         cycle = Cycle(starts_max=chooser.integer(1, 3))
-    return PolicySpec(
+    spec = PolicySpec(
         "drawn",
-        order_of(chooser),
+        Order(chooser.pick(ORDERS), chooser.pick((0, 0, 15, 60))),
         Backfill(chooser.pick(DEPTHS), chooser.pick(tuple(CandidateOrder))),
         Fit(chooser.pick(tuple(FitBy))),
         Estimate(chooser.pick(tuple(EstimateFrom)), raise_steps_ms=(7, 20)),
@@ -82,14 +85,16 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
             chooser.pick((0, 12)), chooser.pick((0, 256)), answer_max_ms=30, at_once_max=chooser.pick((0, 1, 2))
         ),
         cycle,
-        feedback=feedback_of(chooser),
     )
+    return replace(spec, order=order_of(chooser, spec.order), feedback=feedback_of(chooser))
 
 
-def order_of(chooser: Chooser) -> Order:
-    by = chooser.pick((*OrderBy, OrderBy.FEEDBACK))
-    then = chooser.pick([order for order in OrderBy if order is not OrderBy.FEEDBACK])
-    return Order(by, chooser.pick((0, 0, 15, 60)), then=then)
+def order_of(chooser: Chooser, order: Order) -> Order:
+    """Sometimes one that goes by what jobs have used or saved."""
+    if not one_in(chooser, 2):
+        return order
+    by = chooser.pick((OrderBy.FEEDBACK, OrderBy.FEEDBACK, OrderBy.SHORTEST_REMAINING))
+    return replace(order, by=by, then=chooser.pick([order for order in OrderBy if order is not OrderBy.FEEDBACK]))
 
 
 def feedback_of(chooser: Chooser) -> Feedback:

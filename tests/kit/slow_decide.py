@@ -212,7 +212,7 @@ class _Slow:
             self.room.booked.remove(booking)
             if self._start(job, task):
                 begun.add(task)
-                self.tree.kept.pop((-1, told), None)
+                self.tree.kept.pop((-1, 0, told), None)
                 del self.standing[task]
             else:
                 self.room.booked.append(booking)

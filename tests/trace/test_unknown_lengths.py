@@ -1,4 +1,4 @@
-"""Jobs of unknown length on the GPU clusters of Philly: what `tide` gains over first come, first served, and at what price.
+"""Jobs of unknown length on the GPU clusters of Philly: what `tide` gains over first come first served, at what price.
 
 The command is the one a user would type; docs/decisions/0018 says what the policy does.
 """

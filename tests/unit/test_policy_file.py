@@ -160,7 +160,13 @@ def test_a_byte_order_mark_and_bytes_are_read():
     ("text", "place", "path", "message", "cure"),
     [
         ("name: a\nordr: fcfs", (2, 1), "ordr", "not a field", "did you mean 'order'?"),
-        ("name: a\norder: {bie: x}", (2, 9), "order.bie", "not a field", "by, ageing_bound, aged_promises_max, then, why"),
+        (
+            "name: a\norder: {bie: x}",
+            (2, 9),
+            "order.bie",
+            "not a field",
+            "by, ageing_bound, aged_promises_max, then, why",
+        ),
         ("name: a\nageing_bound: 1h", (2, 1), "ageing_bound", "not a field", "belongs to order.ageing_bound"),
         ("name: a\nfit: pakc", (2, 6), "fit", "no 'pakc'", "did you mean 'pack'? write one of first, best, pack"),
         ("name: a\nfit: {by: 7}", (2, 11), "fit.by", "no '7'", "one of first, best, pack, spread"),

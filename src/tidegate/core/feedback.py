@@ -1,7 +1,7 @@
-"""Feedback: who has sunk so far that another may take its room, and when the next will have. See decisions/0018.
+"""Feedback: who has sunk so far that another may take its room, and when the next will have (docs/decisions/0018).
 
-Rungs are constant at one instant, and whoever runs on from an interruption is no higher than before. So a job that takes
-room from lower rungs cannot have it taken back by them.
+Rungs are constant at one instant, and whoever was interrupted is no higher than before. So a job that takes room from
+lower rungs cannot have it taken back by them.
 """
 
 from typing import NamedTuple

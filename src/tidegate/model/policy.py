@@ -60,8 +60,8 @@ class Order(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defau
         int,
         Meta(
             ge=0,
-            description="a job that waited this long goes before all younger ones and holds a promised start; 0: never; "
-            "not said, 7d under an order that could starve it",
+            description="a job that waited this long goes before all younger ones and holds a promised start; "
+            "0: never; not said, 7d under an order that could starve it",
         ),
     ] = 0
     aged_promises_max: Annotated[
@@ -83,9 +83,7 @@ class Feedback(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_de
         tuple[int, ...],
         Meta(description="the edges between the rungs: what a job has used, run time times GPUs, rising"),
     ] = (4 * HOUR_MS, 32 * HOUR_MS, 256 * HOUR_MS)
-    cpus_per_gpu: Annotated[
-        int, Meta(ge=1, description="of a job that asks for no GPU, so many cpus count as one")
-    ] = 8
+    cpus_per_gpu: Annotated[int, Meta(ge=1, description="of a job that asks for no GPU, so many cpus count as one")] = 8
     ageing_bound_ms: Annotated[
         int,
         Meta(

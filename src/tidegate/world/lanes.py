@@ -16,7 +16,20 @@ LaneKey = tuple[str, str, Shape, int, str, Standing]
 class Lane:
     """First come, first served inside; so a lane's rank is its head's, and its head is the oldest."""
 
-    __slots__ = ("estimate_ms", "jobs", "key", "need", "owner", "plain", "rung", "serial", "shape", "since", "sinks", "units")
+    __slots__ = (
+        "estimate_ms",
+        "jobs",
+        "key",
+        "need",
+        "owner",
+        "plain",
+        "rung",
+        "serial",
+        "shape",
+        "since",
+        "sinks",
+        "units",
+    )
 
     def __init__(self, serial: int, key: LaneKey, need: Need, owner: object, jobs: deque[Job]) -> None:
         self.serial = serial  # its name within the pool; a copy keeps it

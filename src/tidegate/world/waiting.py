@@ -108,9 +108,7 @@ def take_off(world: World, pool: Pool, lane: Lane, job: Job) -> None:
 def regroup(world: World) -> None:
     """The policy has changed: queues may tell their users apart now, or jobs may sink, or no more."""
     for pool in world.pools.values():
-        moved = [
-            lane for key, lane in pool.lanes.items() if any(key != world.lane_key(job) for job in lane.jobs)
-        ]
+        moved = [lane for key, lane in pool.lanes.items() if any(key != world.lane_key(job) for job in lane.jobs)]
         for lane in moved:
             jobs = list(lane.jobs)
             for job in jobs:
