@@ -74,7 +74,10 @@ def show(client: Client, server: "subprocess.Popen[bytes]", until: float) -> int
     return 1
 
 
-def interrupt(_signal: int, _frame: object) -> None:
+def interrupt(_signal: int = 0, _frame: object = None) -> None:
+    """Once: from here on everything is being ended, and another Ctrl-C must not come between."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
@@ -89,7 +92,7 @@ def held() -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
     if came:
-        raise KeyboardInterrupt
+        interrupt()
 
 
 # -- the server ----------------------------------------------------------------------------------------------
