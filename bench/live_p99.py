@@ -34,7 +34,7 @@ def burst(plan: Plan) -> Row:
                 times = probe(server.client, lambda _: other.poll() is None)
             assert other.returncode == 0, "the burst came to an end by itself"
             status = server.client.status()
-        pairs.append((p99(times), P99_MS_MAX))
+        pairs.append((p99(plan, times), P99_MS_MAX))
         plan.say(f"burst {number}: p99 {pairs[-1][0]:.1f} ms, most {max(times):.0f} ms of {len(times)} submits; "
                  f"{status['ended']:,} of {status['ended'] + status['waiting']:,} jobs ended meanwhile")  # fmt: skip
     note = f"while another client submits {jobs:,} jobs, {BATCH:,} a request, and jobs run"
@@ -52,7 +52,7 @@ def virtual(plan: Plan) -> Row:
             began = monotonic()
             ended = client.status()["ended"]
             times = probe(client, until(began + lasts_s))
-            pairs.append((p99(times), P99_MS_MAX))
+            pairs.append((p99(plan, times), P99_MS_MAX))
             status = client.status()
             rate = (status["ended"] - ended) / (monotonic() - began)
             plan.say(f"virtual {number}: p99 {pairs[-1][0]:.1f} ms, most {max(times):.0f} ms of {len(times)}; "
@@ -82,6 +82,6 @@ def probe(client: Client, go_on: Callable[[int], bool]) -> list[float]:
     return times
 
 
-def p99(times: list[float]) -> float:
-    assert len(times) >= 20, f"only {len(times)} submits in that time"
+def p99(plan: Plan, times: list[float]) -> float:
+    assert len(times) >= plan.pick(20, 1), f"only {len(times)} submits in that time"
     return sorted(times)[len(times) * 99 // 100]

@@ -128,6 +128,7 @@ setsid {PYTHON} -c 'import time; time.sleep(1000)' $0 &
 
 def test_who_got_out_of_its_cgroup_does_not_outlive_its_job(holding: Local, tmp_path: Path, mark: str) -> None:
     neighbour = holding.launch(holding.job("sh", "-c", ESCAPING + "wait", f"neighbour-{mark}"))
+    holding.wait_for(lambda: len(carrying(f"neighbour-{mark}")) == 3)
     assert holding.run("sh", "-c", ESCAPING, f"escaped-{mark}").outcome is Outcome.COMPLETED
     holding.wait_for(lambda: len(carrying(f"escaped-{mark}")) <= 1)
     assert len(carrying(f"neighbour-{mark}")) == 3
