@@ -120,16 +120,23 @@ def test_nobody_hides(holding: Local, tmp_path: Path, mark: str) -> None:
 
 ESCAPING = f"""
 for procs in /sys/fs/cgroup/cgroup.procs /sys/fs/cgroup/*/cgroup.procs; do echo $$ > $procs; done 2> /dev/null
-setsid {PYTHON} -c 'import time; time.sleep(1000)' $0 &
-(setsid env -i {PYTHON} -c 'import time; time.sleep(1000)' $0 &)
+setsid {PYTHON} -c 'import sys, time; open(sys.argv[2], "w"); time.sleep(1000)' $0 $1/named &
+(setsid env -i {PYTHON} -c 'import sys, time; open(sys.argv[2], "w"); time.sleep(1000)' $0 $1/nameless &)
+until [ -e $1/named ] && [ -e $1/nameless ]; do :; done
 """
-"""Out of its cgroups, where it may: as containers and `systemd-run` are. Two outlive it, one of them without a name."""
+"""Out of its cgroups, where it may: as containers and `systemd-run` are. Two outlive it, one of them without a name;
+it ends no sooner than they have begun.
+"""
 
 
 def test_who_got_out_of_its_cgroup_does_not_outlive_its_job(holding: Local, tmp_path: Path, mark: str) -> None:
-    neighbour = holding.launch(holding.job("sh", "-c", ESCAPING + "wait", f"neighbour-{mark}"))
-    holding.wait_for(lambda: len(carrying(f"neighbour-{mark}")) == 3)
-    assert holding.run("sh", "-c", ESCAPING, f"escaped-{mark}").outcome is Outcome.COMPLETED
+    near, far = tmp_path / "near", tmp_path / "far"
+    for place in (near, far):
+        place.mkdir()
+        place.chmod(0o777)
+    neighbour = holding.launch(holding.job("sh", "-c", ESCAPING + "wait", f"neighbour-{mark}", str(near)))
+    holding.wait_for(lambda: (near / "named").exists() and (near / "nameless").exists())
+    assert holding.run("sh", "-c", ESCAPING, f"escaped-{mark}", str(far)).outcome is Outcome.COMPLETED
     holding.wait_for(lambda: len(carrying(f"escaped-{mark}")) <= 1)
     assert len(carrying(f"neighbour-{mark}")) == 3
     holding.halt(neighbour)
