@@ -57,7 +57,13 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
         cycle = Cycle(starts_max=chooser.integer(1, 3))
     return PolicySpec(
         "drawn",
-        Order(chooser.pick(tuple(OrderBy)), chooser.pick((0, 0, 15, 60))),
+        Order(
+            chooser.pick(tuple(OrderBy)),
+            chooser.pick((0, 0, 15, 60)),
+            per_doubling_ms=20,
+            short_ms=5,
+            scout_from=chooser.pick((0, 2, 3)),
+        ),
         Backfill(chooser.pick(DEPTHS), chooser.pick(tuple(CandidateOrder))),
         Fit(chooser.pick(tuple(FitBy))),
         Estimate(chooser.pick(tuple(EstimateFrom)), raise_steps_ms=(7, 20)),

@@ -119,11 +119,13 @@ class _Slow:
         self.starts: list[JobStarted] = []
         self.promises: dict[int, Promise] = {}
         self.standing: dict[int, Booking] = {}
+        self.tasks: list[tuple[Job, int]] = []
         self.passed: set[int] = set()  # arrays: their tasks are alike, so the first that has to wait stands for them
 
     def run(self) -> None:
         depth = self.policy.backfill.depth
-        tasks = sorted(waiting(self.world, self.pool), key=lambda found: self._turn(found[0]))
+        self.tasks = list(waiting(self.world, self.pool))
+        tasks = sorted(self.tasks, key=lambda found: self._turn(found[0]))
         if depth > 1:
             self._stand({task: job for job, task in tasks})
         rest = []
@@ -226,7 +228,45 @@ class _Slow:
         order = self.policy.order
         if order.ageing_bound_ms and self.now - job.submit_ms >= order.ageing_bound_ms:
             return FIRST_OF_ALL
+        if order.by is OrderBy.DEFERRED:
+            return job.submit_ms + self._deferral(job)
         return RANKS[order.by](self.policy, self.room.nodes, job, self.now)
+
+    def _deferral(self, job: Job) -> int:
+        """From every run time that says something: (votes, doublings)."""
+        order, user = self.policy.order, job.spec.user
+        queue = sorted((j.submit_ms, j.id) for j in {j.id: j for j, _ in self.tasks}.values() if _same_lane(j, job))
+        running = [self.world.jobs[task >> ARRAY_BITS] for task in self.world.runs]
+        none_runs = not any(other.compared and _alike(other, job) for other in running)
+        if 0 < order.scout_from <= len(queue) and queue[0][1] == job.id and none_runs:
+            return 0
+        said = [(2, job.estimate_ms)]
+        alike = self.world.alike.get((user, job.spec.shape.count, job.estimate_ms)) if job.compared else None
+        said += [(8, run) for run in alike.last.after()] if alike else []
+        last = self.world.last_runs.get(user) if job.compared else None
+        said += [(1, run) for run in last.after()] if last else []
+        total = sum(votes * _steps(min(run, job.estimate_ms), order.short_ms) for votes, run in said)
+        return order.per_doubling_ms * total // (16 * sum(votes for votes, _ in said))
+
+
+def _alike(one: Job, other: Job) -> bool:
+    return (one.spec.user, one.spec.shape.count, one.estimate_ms) == (
+        other.spec.user, other.spec.shape.count, other.estimate_ms)  # fmt: skip
+
+
+def _same_lane(one: Job, other: Job) -> bool:
+    if (one.spec.queue, one.spec.klass, one.spec.shape) != (other.spec.queue, other.spec.klass, other.spec.shape):
+        return False
+    if one.compared != other.compared or one.estimate_ms != other.estimate_ms:
+        return False
+    return not one.compared or one.spec.user == other.spec.user
+
+
+def _steps(run_ms: int, short_ms: int) -> int:
+    steps = 0
+    while short_ms**16 << steps + 1 <= (short_ms + run_ms) ** 16:
+        steps += 1
+    return steps
 
 
 def waiting(world: World, pool: str) -> Iterator[tuple[Job, int]]:

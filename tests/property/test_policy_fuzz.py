@@ -28,7 +28,16 @@ counts = st.integers(1, COUNT_MAX)
 specs = st.builds(
     PolicySpec,
     name=names,
-    order=st.builds(Order, st.sampled_from(OrderBy), waits, counts, texts),
+    order=st.builds(
+        Order,
+        st.sampled_from(OrderBy),
+        waits,
+        counts,
+        waits,
+        st.integers(1, DURATION_MAX_MS),
+        st.integers(0, COUNT_MAX),
+        texts,
+    ),
     backfill=st.builds(
         Backfill, st.integers(0, 3) | st.just(DEPTH_ALL) | counts, st.sampled_from(CandidateOrder), texts
     ),

@@ -84,7 +84,7 @@ class _Cycle:
 
 def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
     """A full pass, or just the arrivals where nothing else could have changed."""
-    ranking, unchanged = memo.ranking(cycle.policy, pool, cycle.now)
+    ranking, unchanged = memo.ranking(cycle.world, pool, cycle.now)
     settled = memo.settled.get(pool.name)
     room_came = pool.freed is None or bool(pool.freed)
     if settled is None or not unchanged or room_came or not _only_arrivals(settled, pool, ranking):
@@ -257,7 +257,7 @@ class _Pass:
                 more = line.next_job  # tasks of an array are alike: the first that waits stands for them
             if more():
                 job = line.job
-                turn = rank(self.policy, self.pool, line.lane, job, self.now)
+                turn = rank(self.world, self.pool, line.lane, job, self.now)
                 heappush(again, (turn, job.submit_ms, job.id, line))
         return at, again
 
@@ -322,7 +322,7 @@ class _Pass:
             if line.advance():
                 job = line.job
                 if not shortest:
-                    order = rank(self.policy, self.pool, lane, job, now)
+                    order = rank(self.world, self.pool, lane, job, now)
                 heappush(turns, (order, job.submit_ms, job.id, units, estimate, lane, line))
         return tuple([turn[5].serial for turn in turns])
 

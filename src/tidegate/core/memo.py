@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from tidegate.core.place import Placer, Ranked
 from tidegate.model.jobs import Job, Shape
-from tidegate.model.policy import PolicySpec
 from tidegate.policy.order import AGED, moves_with_time, rank
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
@@ -46,7 +45,8 @@ class Ranking:
                 if row > lowest:
                     self.cursors[shape] = lowest
 
-    def update(self, policy: PolicySpec, pool: Pool, lane: Lane, now: int) -> None:
+    def update(self, world: World, pool: Pool, lane: Lane, now: int) -> bool:
+        """True if a job that was the head before has another rank now."""
         old = self.known.pop(lane.serial, None)
         if old is not None:
             del self.entries[bisect_left(self.entries, old)]
@@ -54,25 +54,26 @@ class Ranking:
             if aging is not None:
                 del self.by_age[bisect_left(self.by_age, aging)]
         if not lane.jobs:
-            return
+            return False
         head = lane.jobs[0]
         submit = head.submit_ms
-        entry = (rank(policy, pool, lane, head, now), submit, head.id, lane.units, lane.estimate_ms, lane, None)
+        entry = (rank(world, pool, lane, head, now), submit, head.id, lane.units, lane.estimate_ms, lane, None)
         self.known[lane.serial] = entry
         insort(self.entries, entry)
-        bound = policy.order.ageing_bound_ms
+        bound = world.policy.order.ageing_bound_ms
         if bound:
             at = 0 if entry[0] != AGED else bisect_right(lane.jobs, now - bound, key=_submit)
             if at < len(lane.jobs):
                 young = lane.jobs[at]
                 aging = self.ageing[lane.serial] = (young.submit_ms, young.id, lane)
                 insort(self.by_age, aging)
+        return old is not None and old[2] == head.id and old[0] != entry[0]
 
-    def age(self, policy: PolicySpec, pool: Pool, now: int) -> bool:
+    def age(self, world: World, pool: Pool, now: int) -> bool:
         """Ranks anew the lanes whose head passed the bound since; True if there were any."""
         aged = False
-        while self.by_age and now - self.by_age[0][0] >= policy.order.ageing_bound_ms:
-            self.update(policy, pool, self.by_age[0][2], now)
+        while self.by_age and now - self.by_age[0][0] >= world.policy.order.ageing_bound_ms:
+            self.update(world, pool, self.by_age[0][2], now)
             aged = True
         return aged
 
@@ -106,16 +107,17 @@ class Memo:
             self.policy_version = world.policy_version
             self.moving = moves_with_time(world.policy)
 
-    def ranking(self, policy: PolicySpec, pool: Pool, now: int) -> tuple[Ranking, bool]:
+    def ranking(self, world: World, pool: Pool, now: int) -> tuple[Ranking, bool]:
         """The lanes in order as of now, and whether the order of what waited before is unchanged."""
         ranking = self.rankings.get(pool.name)
         if ranking is None or ranking.capacity is not pool.capacity or self.moving:
             ranking = self.rankings[pool.name] = Ranking(pool.capacity)
             for lane in pool.lanes.values():
-                ranking.update(policy, pool, lane, now)
+                ranking.update(world, pool, lane, now)
             return ranking, False
+        unchanged = True
         for lane in pool.changed.values():
-            ranking.update(policy, pool, lane, now)
+            unchanged &= not ranking.update(world, pool, lane, now)
         if ranking.by_age:
-            return ranking, not ranking.age(policy, pool, now)
-        return ranking, True
+            unchanged &= not ranking.age(world, pool, now)
+        return ranking, unchanged

@@ -18,6 +18,7 @@ class OrderBy(StrEnum):
     SHORTEST = "shortest"
     SMALLEST_AREA = "smallest-area"
     EXPANSION = "expansion"
+    DEFERRED = "deferred"
     PRIORITY = "priority"
 
 
@@ -59,6 +60,25 @@ class Order(Value, frozen=True, gc=False, forbid_unknown_fields=True):
             "with more of them in a pool nobody goes ahead at all",
         ),
     ] = 16
+    per_doubling_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="under `deferred` a job counts as submitted so much later for every doubling "
+            "of the time it is likely to run",
+        ),
+    ] = 6 * HOUR_MS
+    short_ms: Annotated[
+        int, Meta(ge=1, description="where doublings begin: under `deferred` run times well below it are all the same")
+    ] = MINUTE_MS
+    scout_from: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="under `deferred`, where so many alike jobs wait and none runs, the first is not deferred: "
+            "it tells how long the others will take; 0: none is sent ahead",
+        ),
+    ] = 20
     why: str = ""
 
 

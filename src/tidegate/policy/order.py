@@ -2,18 +2,20 @@
 
 from typing import assert_never
 
-from tidegate.model.jobs import Job
+from tidegate.model.jobs import Job, JobSpec
 from tidegate.model.policy import OrderBy, PolicySpec
 from tidegate.policy import SHARE_BITS
+from tidegate.policy.likely import deferral
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
+from tidegate.world.world import World
 
 AGED = -(1 << 62)
 """The rank of a job past the ageing bound: before all others, first come first served."""
 
 
-def rank(policy: PolicySpec, pool: Pool, lane: Lane, job: Job, now: int) -> int:
-    order = policy.order
+def rank(world: World, pool: Pool, lane: Lane, job: Job, now: int) -> int:
+    policy, order = world.policy, world.policy.order
     if order.ageing_bound_ms and now - job.submit_ms >= order.ageing_bound_ms:
         return AGED
     match order.by:
@@ -26,6 +28,8 @@ def rank(policy: PolicySpec, pool: Pool, lane: Lane, job: Job, now: int) -> int:
         case OrderBy.EXPANSION:
             waited = now - job.submit_ms
             return -((waited + lane.estimate_ms << SHARE_BITS) // lane.estimate_ms)
+        case OrderBy.DEFERRED:
+            return job.submit_ms + deferral(world, order, lane, job)
         case OrderBy.PRIORITY:
             known = policy.classes.get(lane.klass)
             return job.submit_ms - (known.head_start_ms if known else 0)
@@ -36,6 +40,11 @@ def rank(policy: PolicySpec, pool: Pool, lane: Lane, job: Job, now: int) -> int:
 def moves_with_time(policy: PolicySpec) -> bool:
     """Do ranks change against each other while nothing happens? (Ageing is treated apart.)"""
     return policy.order.by is OrderBy.EXPANSION
+
+
+def compares(policy: PolicySpec, spec: JobSpec) -> bool:
+    """Does the rank of the job depend on how long others of its user ran?"""
+    return policy.order.by is OrderBy.DEFERRED and bool(spec.user)
 
 
 def dominant_share(pool: Pool, lane: Lane) -> int:

@@ -16,6 +16,7 @@ from tidegate.world.pool import FITTING_KEPT
 from tidegate.world.records import ArrayState, HaltAsked, Parked, Run, Tries
 from tidegate.world.waiting import (
     can_start,
+    count_alike,
     end_promises,
     enter_lane,
     leave_lane,
@@ -197,6 +198,8 @@ def _job_started(world: World, event: ev.JobStarted) -> None:
     )  # fmt: skip
     world.runs[task] = run
     pool.occupy(run)
+    if job.compared:
+        count_alike(world, job, 1)
     world.launching[task] = world.ordered = world.seq
     digest = world.digest
     digest.runs.touched.add(task)
@@ -222,7 +225,7 @@ def _job_ended(world: World, event: ev.JobEnded) -> None:
         world.stirred[pool.name] = pool
     else:
         vacate(world, run)
-        remember_run(world, job.spec.user, event.at, run)
+        remember_run(world, job, event.at, run)
         if event.blames:
             blame(world, job.id, run)
         elif world.marks and event.outcome is Outcome.COMPLETED:

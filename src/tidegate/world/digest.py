@@ -37,14 +37,15 @@ class Notes:
 
 
 RECORD_KINDS = (
-    "arrays", "dependents", "environments", "failed_on", "halting", "jobs", "keys", "last_runs", "marks", "nodes",
-    "notices", "outcomes", "parked", "promises", "runs", "strays", "suspects", "tries",
+    "alike", "arrays", "dependents", "environments", "failed_on", "halting", "jobs", "keys", "last_runs", "marks",
+    "nodes", "notices", "outcomes", "parked", "promises", "runs", "strays", "suspects", "tries",
 )  # fmt: skip
 
 
 class Digest:
     """One attribute a kind of record, named as the world names it."""
 
+    alike: Notes
     arrays: Notes
     dependents: Notes
     environments: Notes

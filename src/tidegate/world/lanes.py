@@ -1,17 +1,24 @@
-"""Lanes: the waiting jobs of one queue and class that ask for the same shape for the same time."""
+"""Lanes: the waiting jobs of one queue and class that ask for the same shape for the same time.
+
+Where jobs are compared with others of their user, a lane is of one user, too.
+"""
 
 from collections import deque
 
 from tidegate.model.jobs import Job, Shape
-from tidegate.world.records import Need
+from tidegate.world.records import Alike, Need
 
-LaneKey = tuple[str, str, Shape, int]
-"""(queue, class, shape, estimate)"""
+LaneKey = tuple[str, str, Shape, int, str]
+"""(queue, class, shape, estimate, user or "")"""
 
 
 def lane_key(job: Job) -> LaneKey:
     spec = job.spec
-    return (spec.queue, spec.klass, spec.shape, job.estimate_ms)
+    return (spec.queue, spec.klass, spec.shape, job.estimate_ms, spec.user if job.compared else "")
+
+
+def alike_key(job: Job) -> Alike:
+    return (job.spec.user, job.spec.shape.count, job.estimate_ms)
 
 
 class Lane:
@@ -33,6 +40,14 @@ class Lane:
     @property
     def klass(self) -> str:
         return self.key[1]
+
+    @property
+    def user(self) -> str:
+        return self.key[4]
+
+    @property
+    def alike(self) -> Alike:
+        return (self.key[4], self.units, self.estimate_ms)
 
     def copy_for(self, owner: object) -> "Lane":
         return Lane(self.serial, self.key, self.need, owner, self.jobs.copy())

@@ -15,7 +15,18 @@ from tidegate.model.jobs import Job, Outcome, Pairs
 from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import PolicySpec
 from tidegate.world.pool import CLOSED, Pool
-from tidegate.world.records import ArrayState, HaltAsked, LastRuns, Notice, Parked, Run, Suspect, Tries
+from tidegate.world.records import (
+    Alike,
+    AlikeRuns,
+    ArrayState,
+    HaltAsked,
+    LastRuns,
+    Notice,
+    Parked,
+    Run,
+    Suspect,
+    Tries,
+)
 from tidegate.world.waiting import can_start, enter_lane
 from tidegate.world.world import SCALARS, TABLES, World
 
@@ -72,6 +83,7 @@ class _Image(msgspec.Struct):
     tries: dict[int, Tries]
     pools: dict[str, _PoolImage]
     stirred: list[str]
+    alike: dict[Alike, AlikeRuns] = {}  # releases before 0.2 kept none
 
 
 _encode = msgspec.msgpack.Encoder().encode

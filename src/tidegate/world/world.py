@@ -7,13 +7,26 @@ from tidegate.model.nodes import Node
 from tidegate.model.policy import PolicySpec
 from tidegate.world.digest import MODULUS, RECORD_KINDS, Digest, record_hash
 from tidegate.world.pool import Pool
-from tidegate.world.records import ArrayState, HaltAsked, LastRuns, Need, Notice, Parked, Run, Suspect, Tries
+from tidegate.world.records import (
+    Alike,
+    AlikeRuns,
+    ArrayState,
+    HaltAsked,
+    LastRuns,
+    Need,
+    Notice,
+    Parked,
+    Run,
+    Suspect,
+    Tries,
+)
 
 OUTCOMES_KEPT = 10_000
 """So many ended jobs at least, and twice as many at most, are remembered for dependencies submitted later."""
 KEYS_EXPIRE_MS = 24 * 3_600_000
 USERS_KEPT = 100_000
-"""So many users at least have their last run times remembered; the ones first seen go first."""
+"""So many users at least have their last run times remembered, and so many sorts of alike jobs; the ones first seen
+go first."""
 
 # What a fork takes over as it is, and what it copies; a compiled class has no `__dict__` to ask.
 SCALARS = ("seq", "cycle", "policy", "policy_version", "next_job", "ordered")
@@ -44,6 +57,7 @@ class World:
         self.outcomes: dict[int, Outcome] = {}
         self.keys: dict[str, tuple[int, int]] = {}  # idempotency key -> (job, expiry), oldest first
         self.last_runs: dict[str, LastRuns] = {}  # by user
+        self.alike: dict[Alike, AlikeRuns] = {}  # compared jobs only
         self.environments: dict[str, Pairs] = {}  # by the name that works give them
         self.notices: dict[int, Notice] = {}  # by job
         # Who is to blame (docs/decisions/0010).
