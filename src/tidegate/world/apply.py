@@ -22,6 +22,7 @@ from tidegate.world.waiting import (
     leave_lane,
     park,
     promise_over,
+    rank_anew,
     set_array,
     take_off,
     vacate,
@@ -226,6 +227,7 @@ def _job_ended(world: World, event: ev.JobEnded) -> None:
     else:
         vacate(world, run)
         remember_run(world, job, event.at, run)
+        rank_anew(world, job, ended=True)
         if event.blames:
             blame(world, job.id, run)
         elif world.marks and event.outcome is Outcome.COMPLETED:

@@ -166,15 +166,25 @@ def vacate(world: World, run: Run) -> None:
 
 
 def count_alike(world: World, job: Job, change: int) -> None:
-    """A compared run came or went: what waits of its user may have another rank now."""
+    """A compared run came or went."""
     key = alike_key(job)
     alike = world.alike.get(key, NONE_ALIKE)
     # Sorts of jobs are forgotten after very many others, and a run of one may still be on its way.
     world.alike[key] = AlikeRuns(max(0, alike.running + change), alike.last)
     world.digest.alike.touched.add(key)
+    rank_anew(world, job, ended=change < 0)
+
+
+def rank_anew(world: World, job: Job, *, ended: bool = False) -> None:
+    """More is known of its user, so compared jobs that wait may have another rank now, in whichever pool.
+
+    Where room came back all is looked at anyway; an end elsewhere says that it has to be.
+    """
     for pool in world.pools.values():
         theirs = pool.lanes_of.get(job.spec.user)
         if theirs is not None:
             for lane in map(pool.lanes.__getitem__, theirs):
                 pool.changed[lane.serial] = lane
+            if ended and pool.name != job.pool:
+                pool.freed = None
             world.stirred[pool.name] = pool
