@@ -1,8 +1,8 @@
 """Likely: how long a waiting job will probably run, as a delay, so that what is short goes first.
 
 Every run time that says something about the job has a vote: its limit, the last two runs of its user, and, most of
-all, the last two runs that were alike. A vote is a number of doublings, so a job that failed within
-seconds weighs as much as one that ran for days; their mean is what counts.
+all, the last two runs that were alike. A vote is a number of doublings and their mean is what counts, so a run that
+failed within seconds weighs as much as one of days. Weights are those of docs/decisions/0014.
 """
 
 from tidegate.model.jobs import Job
