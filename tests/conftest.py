@@ -1,6 +1,7 @@
 """What every test may rely on: the Hypothesis profiles and the way to a real trace."""
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,10 @@ LOUD = (MISSING, NO_SLURM, "compiled kernel not tested: ")
 # Processes that a test starts import the tidegate that the test does: the sources, or the installed copy.
 if Path(tidegate.__file__).is_relative_to(ROOT / "src"):
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
+
+# A shell that runs the tests in the background has Ctrl-C ignored, and what a test starts would inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # dev looks for new failures on every run. ci draws the same examples each time, so red means that the
 # change broke it. Both print the blob that repeats a failure; neither judges by the clock.

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from tests.kit.live import Client, LiveServer, RefusedError
+from tests.api.schema import mistakes
+from tests.kit.live import Client, LiveServer, RefusedError, until
+from tidegate.api.follow import SUBSCRIBERS_MAX
 from tidegate.wire import api
 from tidegate.wire.sockets import reach
 
@@ -64,15 +65,59 @@ def test_the_openapi_document_is_the_table_of_routes(client: Client) -> None:
 
 
 def test_answers_are_what_the_document_says(client: Client) -> None:
-    """Decoded strictly: an unknown or a missing field would be an error."""
-    job = client.submit("true", cpus=1, expected_ms=HOUR_MS)
-    checks: dict[str, type[api.Body]] = {
+    """Every call that answers with JSON is made, and each answer is held to the document that was served."""
+    document = client.ask("GET", "/v1/openapi.json")
+    job = client.submit("true", array="0-3%1", expected_ms=HOUR_MS, held=True, retry={"times": 2}, tags={"a": "b"})
+    other, done = client.submit("true", held=True), client.submit("true", expected_ms=1)
+    client.wait(done)
+    bodies = {"submit": {"command": ["true"], "expected_ms": 1}, "submit_many": {"jobs": [{"command": []}]},
+              "policy_diff": {"name": "easy"}, "set_policy": {"name": "tide"}}  # fmt: skip
+    queries = {"wait": f"?job={done},{job}_1", "jobs": "?all=1"}
+    called = set()
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            name = operation["operationId"]
+            content = operation["responses"]["200"].get("content")
+            if content is None or name == "stop":
+                continue
+            where = path.format(job=other if name == "cancel" else job, node="node3") + queries.get(name, "")
+            answer = client.ask(method.upper(), where, None if method == "get" else bodies.get(name, {}))
+            assert mistakes(answer, content["application/json"]["schema"], document) == [], name
+            called.add(name)
+    assert called == {route.name for route in api.ROUTES if route.answer is not None} - {"stop"}
+    client.ask("POST", f"/v1/jobs/{job}/cancel", {})
+    refusal = document["paths"]["/v1/jobs"]["post"]["responses"]["default"]["content"]["application/json"]["schema"]
+    with pytest.raises(RefusedError) as caught:
+        client.ask("POST", "/v1/jobs", {})
+    assert mistakes(caught.value.body, refusal, document) == []
+
+
+def test_every_field_of_an_answer_is_always_there(client: Client) -> None:
+    job = client.submit("true", cpus=1, expected_ms=1)
+    bodies: dict[str, type[api.Body]] = {
         "/v1/jobs": api.JobsBody, f"/v1/jobs/{job}": api.JobBody, "/v1/nodes": api.NodesBody,
         "/v1/status": api.StatusBody, f"/v1/wait?job={job}": api.WaitBody,
     }  # fmt: skip
-    for path, body in checks.items():
-        msgspec.json.decode(client.raw("GET", path), type=body)
-    msgspec.json.decode(client.raw("POST", f"/v1/jobs/{job}/cancel", {}), type=api.DoneBody)
+    for path, body in bodies.items():
+        assert list(client.ask("GET", path)) == list(body.__struct_encode_fields__), path
+
+
+def test_no_more_than_a_hundred_follow(server: LiveServer, client: Client) -> None:
+    followers = [server.client() for _ in range(SUBSCRIBERS_MAX)]
+    for follower in followers:
+        follower.connection.request("GET", "/v1/events")
+        assert follower.connection.getresponse().status == 200
+    assert refused(client, "GET", "/v1/events") == (503, "503: 100 others follow already; try again later")
+    for follower in followers:
+        follower.connection.close()
+    until(lambda: answered(server.client(), "/v1/events") == 200)
+
+
+def answered(client: Client, path: str) -> int:
+    client.connection.request("GET", path)
+    status = client.connection.getresponse().status
+    client.connection.close()
+    return status
 
 
 # -- submitting ----------------------------------------------------------------------------------------------
@@ -121,9 +166,11 @@ def test_a_batch_has_an_answer_for_each(client: Client) -> None:
     [
         ({}, "nothing to run"),
         ({"command": ["x"], "cpu": 1}, "unknown field `cpu`"),
-        ({"command": ["x"], "cpus": -1}, ">= 0"),
-        ({"command": "x"}, "Expected `array`"),
+        ({"command": ["x"], "cpus": -1}, "cpus: expected `float` >= 0"),
+        ({"command": "x"}, "command: expected `array`"),
         ({"command": ["x\0"]}, "zero octet"),
+        ({"command": [""]}, "nothing to run"),
+        ({"command": ["x"], "notify": "a\0b"}, "zero octet"),
         ({"command": ["x"], "cwd": "here"}, "not absolute"),
         ({"command": ["x"], "array": "5-1"}, "ends before it begins"),
         ({"command": ["x"], "after": [{"job": 1, "kind": "maybe"}]}, "use ok, any or fail"),
@@ -134,6 +181,7 @@ def test_a_batch_has_an_answer_for_each(client: Client) -> None:
         ({"command": ["x"], "gpu_model": "h100"}, "ask for gpus too"),
         ({"command": ["x"], "pool": "moon"}, "there is no pool 'moon'"),
         ({"command": ["x"], "gpus": 1}, "no node of pool"),
+        ({"command": ["x"], "cpus": 12.5, "memory_mib": 4}, "12.5 cpus, 4 MiB memory can never fit"),
         ({"script": "echo"}, "begin it with a line such as #!/bin/sh"),
         ({"command": ["x"], "deadline_ms": 1}, "deadline"),
         ({"command": ["x"], "resources": {"cpus": 1}}, "use the field for cpus"),
@@ -157,6 +205,66 @@ def test_hold_release_cancel(client: Client) -> None:
     assert client.wait(job)["rows"][0]["state"] == "CANCELLED"
     status, text = refused(client, "POST", f"/v1/jobs/{job}/cancel", {})
     assert (status, "has ended: CANCELLED" in text) == (409, True)
+
+
+def test_jobs_are_chosen_by_several_states(client: Client) -> None:
+    held = client.submit("true", held=True, queue="chosen")
+    gone = client.submit("true", held=True, queue="chosen")
+    done = client.submit("true", expected_ms=1, queue="chosen")
+    client.ask("POST", f"/v1/jobs/{gone}/cancel", {})
+    client.wait(gone, done)
+
+    def found(states: str, **query: Any) -> list[int]:
+        return sorted(row["id"] for row in client.rows(state=states, queue="chosen", **query))
+
+    assert found("held,running") == [held]
+    assert found("held,cancelled", all=1) == [held, gone]
+    assert found("cancelled,completed,failed", all=1) == [gone, done]
+    assert found("running,waiting", all=1) == []
+    text = client.raw("GET", "/v1/jobs?state=held,running&queue=chosen", headers={"Accept": "text/plain"}).decode()
+    assert [line.split()[0] for line in text.splitlines()[1:]] == [str(held)]
+    assert "use: HELD, WAITING" in refused(client, "GET", "/v1/jobs?state=held,well")[1]
+    client.ask("POST", f"/v1/jobs/{held}/cancel", {})
+
+
+def test_no_more_rows_than_asked_for(client: Client) -> None:
+    """The live ones first, then the newest of what has ended; counted after all that is not wanted has gone."""
+    ended = [client.submit("true", expected_ms=1, queue="few") for _ in range(3)]
+    client.wait(*ended)
+    big = client.submit("true", array="0-3", cpus=8, expected_ms=HOUR_MS, queue="few")
+    held = [client.submit("true", held=True, queue="few") for _ in range(2)]
+
+    def found(limit: int, **query: Any) -> tuple[list[int], bool]:
+        words = "&".join(f"{name}={value}" for name, value in query.items())
+        body = client.ask("GET", f"/v1/jobs?queue=few&limit={limit}&{words}")
+        return [row["id"] for row in body["jobs"]], body["more"]
+
+    assert found(1, state="held") == (held[:1], True)
+    assert found(2, state="held") == (held, False)
+    assert found(1, state="held", all=1) == (held[:1], True)
+    assert found(3, state="held,completed", all=1) == ([ended[-1], *held], True)
+    assert found(5, state="held,completed", all=1) == ([*ended, *held], False)
+    path = "/v1/jobs?queue=few&limit=1&state=held"
+    text = client.raw("GET", path, headers={"Accept": "text/plain"}).decode()
+    assert [line.split()[0] for line in text.splitlines()[1:]] == [str(held[0])]
+    for job in (big, *held):
+        client.ask("POST", f"/v1/jobs/{job}/cancel", {})
+
+
+def test_a_task_that_is_not_there_is_said(client: Client) -> None:
+    alone = client.submit("true", expected_ms=1)
+    array = client.submit("true", array="4-8:2", expected_ms=1)
+    client.wait(alone, array)
+    for path in (f"/v1/jobs/{array}?index=5", f"/v1/jobs/{array}/log?index=5", f"/v1/wait?job={alone},{array}_5"):
+        assert refused(client, "GET", path) == (
+            404,
+            f"404: job {array} has no task 5; name one of its own, from 4 to 8",
+        )
+    for path in (f"/v1/jobs/{alone}?index=1", f"/v1/wait?job={alone}_1"):
+        assert "is no array" in refused(client, "GET", path)[1]
+    assert "say which of its tasks" in refused(client, "GET", f"/v1/jobs/{array}/log")[1]
+    assert client.raw("GET", f"/v1/jobs/{array}/log?index=6") == b""
+    assert client.raw("GET", f"/v1/jobs/{alone}/log?offset=999999999999999999") == b""
 
 
 def test_nodes_drain_and_resume(client: Client) -> None:
@@ -217,6 +325,7 @@ def test_events_come_in_order_from_where_one_left_off(server: LiveServer, client
     [
         (b"hello\r\n\r\n", 400),
         (b"GET /v1/nothing HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        (b"DELETE /v1/jobs/1 HTTP/1.1\r\nHost: x\r\n\r\n", 405),
         (b"PUT /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", 405),
         (b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n{{{", 400),
         (b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n\xff\xfe", 400),

@@ -13,6 +13,7 @@ from tests.kit.fake_server import FakeServer
 from tidegate.cli.client import Client
 
 Tide = Callable[..., subprocess.CompletedProcess[str]]
+Begin = Callable[..., "subprocess.Popen[bytes]"]
 TIDE = (sys.executable, "-m", "tidegate.cli.main")
 
 
@@ -59,6 +60,22 @@ def tide(env: dict[str, str], tmp_path: Path) -> Tide:
         )  # fmt: skip
 
     return run
+
+
+@pytest.fixture
+def begin(env: dict[str, str]) -> Iterator[Begin]:
+    """Starts `tide WORDS` and leaves it running; ended at the latest with the test."""
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def start(*words: object, stderr: int = subprocess.PIPE) -> "subprocess.Popen[bytes]":
+        process = subprocess.Popen([*TIDE, *map(str, words)], env=env, stdout=subprocess.PIPE, stderr=stderr)
+        begun.append(process)
+        return process
+
+    yield start
+    for process in begun:
+        process.kill()
+        process.communicate()
 
 
 @pytest.fixture

@@ -125,10 +125,13 @@ def test_a_silent_server_is_left_after_a_while(server: FakeServer):
         enough.set()
 
 
-def test_a_busy_server_is_asked_again_a_bounded_number_of_times(server: FakeServer, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_server_is_asked_again_a_bounded_number_of_times(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch, status: int
+):
     slept: list[float] = []
     monkeypatch.setattr("tidegate.cli.server.time.sleep", slept.append)
-    busy = Problem(503, "too many requests", "try again", {"Retry-After": "3"})
+    busy = Problem(status, "too many requests", "try again", {"Retry-After": "3"})
     server.on("nodes", busy)
     with pytest.raises(RefusedError, match="too many requests"):
         connected(server).call("GET", "/v1/nodes")

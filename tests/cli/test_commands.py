@@ -18,7 +18,7 @@ NODE = api.NodeRow(
 )  # fmt: skip
 STATUS = api.StatusBody(
     version="0.1.0", pid=7, home="there", user="ann", up_ms=90_061_000, waiting=2, running=1, ended=1234, seq=99,
-    policy="tide", engine="local", kernel="pure", notes=["no cgroups: memory is not held to"],
+    policy="tide", policy_version=3, engine="local", kernel="pure", notes=["no cgroups: memory is not held to"],
 )  # fmt: skip
 
 
@@ -215,7 +215,7 @@ def test_an_action_is_asked_for_each_job(server: FakeServer, tide: Tide, verb: s
         ("12", 5), ("13", -1), ("14", -1), ("20", -1), ("21", -1),
     ]  # fmt: skip
     results = json.loads(tide(verb, "12", "13", "--json").stdout)
-    assert results[0] == {"id": 12, "index": None, "done": True, "note": ""}
+    assert results[0] == {"id": 12, "index": None, "done": True}
     assert results[1]["error"] == {"what": "job 13 is of bob", "cure": "ask bob"}
 
 
@@ -267,7 +267,7 @@ def test_drain_and_resume(server: FakeServer, tide: Tide):
     assert tide("drain", "n 1", "--why", "disk").stdout == "n 1 takes no new work\n"
     assert (server.asked[-1].where["node"], server.asked[-1].body.why) == ("n 1", "disk")
     assert "it was so already" in tide("resume", "n1").stdout
-    assert json.loads(tide("resume", "n1", "--json").stdout) == {"node": "n1", "done": False, "note": ""}
+    assert json.loads(tide("resume", "n1", "--json").stdout) == {"node": "n1", "done": False}
 
 
 def test_status_and_down(server: FakeServer, tide: Tide):
@@ -281,7 +281,7 @@ def test_status_and_down(server: FakeServer, tide: Tide):
     server.on("stop", stop_after_answer(server))
     done = tide("down")
     assert (done.returncode, done.stdout) == (
-        0, "the server of there is down; 1 running job goes on, and tide up finds them again\n",
+        0, "the server of there is down; 1 running job goes on, and tide up finds it again\n",
     )  # fmt: skip
     assert tide("down").returncode == 1
 
@@ -322,6 +322,8 @@ def stop_after_answer(server: FakeServer) -> Callable[[object], Raw]:
         (("submit", "--begin", "soon", "--", "x"), "14:30"),
         (("submit", "--deadline", "25:00", "--", "x"), "14:30"),
         (("submit", "--env", "NOT_THERE", "--", "x"), "NAME=VALUE"),
+        (("submit", "--env", "=x", "--", "x"), "has no name"),
+        (("submit", "--deadline", "+1h", "--", "x"), "say with --time"),
         (("submit", "--export", "some", "--", "x"), "write all or none"),
         (("submit", "--output", "%q", "--", "x"), "%q means nothing"),
         (("submit", "--output", "50%", "--", "x"), "% means nothing"),
@@ -351,7 +353,12 @@ def stop_after_answer(server: FakeServer) -> Callable[[object], Raw]:
         (("up", "--engine", "slurm"), "local or virtual"),
         (("token", "make"), "add NAME"),
         (("token", "add"), "tide token add NAME"),
-        (("policy", "show"), "show NAME|FILE"),
+        (("policy", "check"), "tide policy check FILE"),
+        (("policy", "change"), "'change' is nothing to do; write one of show, "),
+        (("policy", "show", "--yes"), "--yes goes with apply and rollback"),
+        (("policy", "rollback", "two", "--yes"), "'two' is not a whole number"),
+        (("policy", "apply", "easy"), "nobody is here to be asked; say --yes"),
+        (("policy", "apply", "easy", "--json"), "nobody is here to be asked; say --yes"),
         (("drain",), "NODE... is missing"),
         (("replay", "x", "--cadence", "often"), "per-event"),
     ],

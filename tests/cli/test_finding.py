@@ -132,12 +132,16 @@ def test_a_client_that_was_quicker_started_it(homes: SimpleNamespace, monkeypatc
 
 def test_a_server_that_will_not_start_says_why(homes: SimpleNamespace, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(starting, "GIVEN_WAY_S", 0.1)
+    monkeypatch.setattr("os.geteuid", os.getuid)
+    homes.other.mkdir(exist_ok=True)
+    (homes.other / "server.log").touch()
     monkeypatch.setattr(starting, "run", run_that(1, "some noise\ntide: the disk is full\n"))
     with pytest.raises(FailureError, match=r"could not be started: the disk is full; see .*server\.log"):
-        found()
+        found(homes.other)
+    (homes.other / "server.log").unlink()
     monkeypatch.setattr(starting, "run", run_that(1, ""))
-    with pytest.raises(FailureError, match="it said nothing"):
-        found()
+    with pytest.raises(FailureError, match=r"it said nothing$"):
+        found(homes.other)
 
 
 def test_a_server_that_takes_too_long_is_given_up(homes: SimpleNamespace, monkeypatch: pytest.MonkeyPatch):

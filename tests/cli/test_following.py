@@ -4,35 +4,17 @@ import json
 import os
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import TIDE, Tide
+from tests.cli.conftest import TIDE, Begin, Tide
 from tests.kit.fake_server import Asked, FakeServer, Problem, Raw, job, row, until, waited
 from tidegate.cli.client import Client, Place
 from tidegate.cli.server import NEVER, Server
 from tidegate.cli.wait import wait_for
 from tidegate.wire import api
-
-Begin = Callable[..., "subprocess.Popen[bytes]"]
-
-
-@pytest.fixture
-def begin(env: dict[str, str]) -> Iterator[Begin]:
-    """Starts `tide WORDS` and leaves it running; ended at the latest with the test."""
-    begun: list[subprocess.Popen[bytes]] = []
-
-    def start(*words: object) -> "subprocess.Popen[bytes]":
-        process = subprocess.Popen([*TIDE, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
-        begun.append(process)
-        return process
-
-    yield start
-    for process in begun:
-        process.kill()
-        process.communicate()
 
 
 class Life:
@@ -99,6 +81,11 @@ def test_logs_says_when_there_is_nothing_yet(server: FakeServer, tide: Tide, tmp
     server.on("job", job(12, "WAITING", stdout=str(tmp_path / "none")))
     done = tide("logs", 12)
     assert (done.returncode, done.stdout, "has not started" in done.stderr) == (0, "", True)
+    server.on("job", job(12, "FAILED", exit_code=126, reason="cannot open it", stdout=str(tmp_path / "none")))
+    done = tide("logs", 12)
+    assert done.stderr == "tide: nothing was written; job 12 failed (exit 126, cannot open it)\n"
+    server.on("job", job(12, "RUNNING", stdout=str(tmp_path / "none")))
+    assert tide("logs", 12).stderr == "tide: nothing is written yet; tide logs -f 12 waits for it\n"
     started, rest = row(12, index=2), row(12, "WAITING", indices="3-9", tasks=7)
     for tasks, first in (([started, rest], 2), ([rest], 3), ([], 3)):
         server.on("job", job(12, "RUNNING", indices="3-9", tasks=7, array=tasks))
@@ -175,7 +162,7 @@ def test_what_went_into_a_pipe_is_not_read(server: FakeServer, tide: Tide, tmp_p
     os.mkfifo(tmp_path / "pipe")
     server.on("job", job(12, "COMPLETED", stdout=str(tmp_path / "pipe")))
     done = tide("logs", 12)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"tide: {tmp_path}/pipe keeps nothing to read\n")
 
 
 def test_wait_tells_how_jobs_ended(server: FakeServer, tide: Tide):
@@ -248,7 +235,7 @@ def event(number: int) -> bytes:
 def status(number: int) -> api.StatusBody:
     return api.StatusBody(
         version="0", pid=1, home="h", user="u", up_ms=1, waiting=0, running=0, ended=0, seq=number, policy="tide",
-        engine="local", kernel="pure",
+        policy_version=1, engine="local", kernel="pure",
     )  # fmt: skip
 
 

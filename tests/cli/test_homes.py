@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tidegate.app.home import Home
 from tidegate.cli.main import main
 
 
@@ -75,16 +76,18 @@ def test_backup_and_restore(home: Path, monkeypatch: pytest.MonkeyPatch, capsys:
 @pytest.mark.usefixtures("serving")
 def test_tokens(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     tokens: dict[str, int] = {}
+    users: list[str] = []
 
-    def add(where: str, name: str) -> str:
+    def add(where: str, name: str, user: str) -> str:
         assert where == str(home)
         if name in tokens:
             raise ValueError(f"there is a token {name}; remove it first")
         tokens[name] = 1_700_000_000_000
+        users.append(user)
         return "s3cret"
 
     plant(monkeypatch, "tidegate.app.tokens", add=add, remove=lambda _, name: tokens.pop(name),
-          listed=lambda _: [{"name": name, "made_ms": made} for name, made in tokens.items()])  # fmt: skip
+          listed=lambda _: [{"name": one, "user": "ann", "made_ms": made} for one, made in tokens.items()])  # fmt: skip
     assert main(["token", "list"]) == 0
     assert "no tokens" in capsys.readouterr().out
     assert main(["token", "add", "laptop"]) == 0
@@ -94,6 +97,16 @@ def test_tokens(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     assert main(["token", "list"]) == 0
     assert "laptop" in capsys.readouterr().out
     assert main(["token", "list", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == [{"name": "laptop", "made_ms": 1_700_000_000_000}]
+    assert json.loads(capsys.readouterr().out) == [{"name": "laptop", "user": "ann", "made_ms": 1_700_000_000_000}]
     assert main(["token", "remove", "laptop"]) == 0
     assert tokens == {}
+    assert main(["token", "add", "phone", "--user", "ada"]) == 0
+    assert users == ["", "ada"]
+
+
+def test_a_journal_that_was_copied_here_is_for_its_server_alone(home: Path):
+    for name in ("journal.db", "journal.db-snapshot-a-1"):
+        (home / name).touch()
+        (home / name).chmod(0o644)
+    Home(home).prepare()
+    assert {file.stat().st_mode & 0o777 for file in home.glob("journal.db*")} == {0o600}

@@ -252,6 +252,32 @@ def test_a_body_is_what_the_interface_takes():
     assert {field for _, field in job_options.PLAIN} <= fields
 
 
+def test_no_more_is_said_than_the_server_takes():
+    """Each bound of the command line is in the interface too, and one more is refused by both."""
+    from msgspec import ValidationError, convert
+
+    bounds = {
+        "cpus": (str(job_options.CPUS_MAX), "cpus", job_options.CPUS_MAX),
+        "memory": ("1048576T", "memory_mib", job_options.MEMORY_MAX_MIB),
+        "nodes": (str(job_options.NODES_MAX), "nodes", job_options.NODES_MAX),
+        "losses": (str(job_options.RETRIES_MAX), "losses_max", job_options.RETRIES_MAX),
+        "grace": (f"{job_options.TIME_MAX_MS}ms", "grace_ms", job_options.TIME_MAX_MS),
+        "time": (f"{job_options.TIME_MAX_MS}ms", "time_ms", job_options.TIME_MAX_MS),
+    }
+    more = {"memory": "1048577T", "grace": "9007199254740993ms", "time": "9007199254740993ms"}
+    for option, (text, field, most) in bounds.items():
+        body = job_options.body_of(options_of(f"--{option}", text, "--", "x"), ["x"])
+        assert body[field] == most
+        convert(body, api.SubmitBody)
+        with pytest.raises(ValidationError):
+            convert({**body, field: most + 1}, api.SubmitBody)
+        with pytest.raises(FailureError, match="write at most"):
+            options_of(f"--{option}", more.get(option, str(most + 1)), "--", "x")
+    for option in ("--retries", "--gpus"):
+        with pytest.raises(FailureError, match="write at most"):
+            options_of(option, "99999999999", "--", "x")
+
+
 def test_a_folder_that_is_gone_is_said(tmp_path: Any, monkeypatch: pytest.MonkeyPatch):
     gone = tmp_path / "gone"
     gone.mkdir()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import TIDE, Tide
+from tests.cli.conftest import TIDE, Begin, Tide
 from tests.kit.fake_server import Asked, FakeServer, Problem, job, row, until, waited
 from tidegate.wire import api
 
@@ -68,22 +68,6 @@ def running(server: FakeServer, tmp_path: Path) -> Iterator[Job]:
     found = Job(server, tmp_path)
     yield found
     found.closing = True
-
-
-@pytest.fixture
-def begin(env: dict[str, str]) -> Iterator[Callable[..., "subprocess.Popen[bytes]"]]:
-    begun: list[subprocess.Popen[bytes]] = []
-
-    def start(*words: str, **how: Any) -> "subprocess.Popen[bytes]":
-        errors = how.get("stderr", subprocess.PIPE)
-        process = subprocess.Popen([*TIDE, *words], env=env, stdout=subprocess.PIPE, stderr=errors)
-        begun.append(process)
-        return process
-
-    yield start
-    for process in begun:
-        process.kill()
-        process.communicate()
 
 
 class Terminal:
@@ -146,7 +130,7 @@ def test_output_and_errors_stay_apart(running: Job, tide: Tide):
     assert (body.command, body.cpus, body.stderr, body.stdout) == (["sh", "-c", "exit 75"], 2, "-", "")
 
 
-def test_one_place_for_both_is_one_file(running: Job, begin: Callable[..., "subprocess.Popen[bytes]"]):
+def test_one_place_for_both_is_one_file(running: Job, begin: Begin):
     running.out.write_text("both\n")
     running.end("COMPLETED", exit_code=0)
     process = begin("run", "true", stderr=subprocess.STDOUT)
@@ -162,12 +146,33 @@ def test_one_place_for_both_is_one_file(running: Job, begin: Callable[..., "subp
         ("TIMED_OUT", {"signal": 15, "reason": "limit 2h"}, 143, "tide: job 12 timed out (signal 15, limit 2h)\n"),
         ("OUT_OF_MEMORY", {"signal": 9}, 137, "tide: job 12 out of memory (signal 9)\n"),
         ("CANCELLED", {}, 1, "tide: job 12 cancelled\n"),
+        ("FAILED", {"exit_code": 127, "reason": "no x"}, 127, "tide: job 12 failed (exit 127, no x)\n"),
     ],
 )
 def test_other_ends_are_said(running: Job, tide: Tide, state: str, facts: dict[str, Any], code: int, said: str):
     running.end(state, **facts)
     done = tide("run", "--", "x")
     assert (done.returncode, done.stderr) == (code, said)
+
+
+def test_output_that_is_closed_goes_nowhere(running: Job, env: dict[str, str]):
+    """And not to the server, whose socket would else be file 1."""
+    running.out.write_text("GET /v1/nodes HTTP/1.1\r\nHost: x\r\n\r\n")
+    running.end("COMPLETED", exit_code=0)
+    shell = f"exec {' '.join(TIDE)} run -- x <&- >&-"
+    assert subprocess.run(["sh", "-c", shell], env=env, check=False, timeout=WITHIN_S).returncode == 0
+    assert {one.route for one in running.server.asked} == {"submit", "job", "wait"}
+
+
+def test_output_that_cannot_be_written_is_said(running: Job, env: dict[str, str]):
+    running.out.write_text("hello")
+    running.end("COMPLETED", exit_code=0)
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*TIDE, "run", "--", "x"], env=env, check=False, timeout=WITHIN_S, stdout=full,
+                              stderr=subprocess.PIPE, text=True)  # fmt: skip
+    assert (done.returncode, done.stderr) == (
+        1, "tide: the output: No space left on device; see that it is there, yours and has room\n",
+    )  # fmt: skip
 
 
 def test_the_record_as_json(running: Job, tide: Tide):
@@ -182,9 +187,7 @@ def test_a_refused_submission(server: FakeServer, tide: Tide):
     assert (done.returncode, done.stderr) == (1, "tide: no node has 900 cpus; ask for at most 8\n")
 
 
-def test_output_comes_while_it_runs_and_while_the_server_is_away(
-    running: Job, begin: Callable[..., "subprocess.Popen[bytes]"]
-):
+def test_output_comes_while_it_runs_and_while_the_server_is_away(running: Job, begin: Begin):
     process = begin("run", "--", "x")
     assert process.stdout is not None
     running.out.write_text("one\n")
@@ -199,7 +202,7 @@ def test_output_comes_while_it_runs_and_while_the_server_is_away(
     assert (process.returncode, output, errors) == (0, b"", b"")
 
 
-def test_sigterm_cancels(running: Job, begin: Callable[..., "subprocess.Popen[bytes]"]):
+def test_sigterm_cancels(running: Job, begin: Begin):
     process = begin("run", "--", "x")
     running.server.wait_for(lambda asked: any(one.route == "wait" for one in asked))
     process.send_signal(signal.SIGTERM)
@@ -209,9 +212,7 @@ def test_sigterm_cancels(running: Job, begin: Callable[..., "subprocess.Popen[by
     assert len(running.server.said("cancel")) == 1
 
 
-def test_a_server_that_is_away_hears_of_it_when_it_is_back(
-    running: Job, begin: Callable[..., "subprocess.Popen[bytes]"]
-):
+def test_a_server_that_is_away_hears_of_it_when_it_is_back(running: Job, begin: Begin):
     process = begin("run", "--", "x")
     running.server.wait_for(lambda asked: any(one.route == "wait" for one in asked))
     running.server.stop()
@@ -261,6 +262,14 @@ def test_who_waits_is_told_why(running: Job, terminal: Callable[..., Terminal]):
 def test_a_bar_shows_how_far_it_is(running: Job, terminal: Callable[..., Terminal]):
     screen = terminal("wait", "12")
     screen.read_until("0 of 1 ended, 1 running")
+    running.end("COMPLETED")
+    screen.read_until("job 12 completed")
+    assert screen.process.wait(WITHIN_S) == 0
+
+
+def test_a_bar_stays_on_its_line(running: Job, terminal: Callable[..., Terminal]):
+    screen = terminal("wait", "12", columns=42)
+    screen.read_until("[..............................] 0 of 1 …\x1b[K")
     running.end("COMPLETED")
     screen.read_until("job 12 completed")
     assert screen.process.wait(WITHIN_S) == 0

@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.engines.kit import PYTHON, Key, Local, carrying, kill, wait_until_gone
+from tests.kit.live import until
 from tidegate.engines.local import link
 from tidegate.engines.local.cgroups import processes_in
 from tidegate.engines.local.engine import LocalEngine
 from tidegate.engines.local.keeper import LOCKED
+from tidegate.engines.local.nodes import declare
 from tidegate.engines.local.trees import everyone
 from tidegate.model.base import task_key
 from tidegate.model.engine import Ended, Inventory, Launched, LaunchRefused
@@ -63,7 +65,8 @@ def test_ends_without_a_server_are_told_to_the_next(servers: Servers, tmp_path: 
     first = servers()
     keys = [first.launch(first.job("sh", "-c", f"exit {code}")) for code in range(5)]
     drop(first)
-    second = servers()
+    wait_for_record(tmp_path / "keeper" / "record.1", len(keys))
+    second = servers()  # hears of all in one
     assert [second.end_of(key).code for key in keys] == list(range(5))
     drop(second)  # before it has flushed what it heard
     third = servers()
@@ -157,11 +160,8 @@ def test_ends_outlive_the_keeper(servers: Servers, tmp_path: Path) -> None:
     assert (again.end_of(key).outcome, again.end_of(key).code) == (Outcome.FAILED, 3)
 
 
-def wait_for_record(path: Path) -> None:
-    for _ in range(100_000):
-        if '"is":"ended"' in path.read_text():
-            return
-    raise AssertionError(path.read_text())
+def wait_for_record(path: Path, ends: int = 1) -> None:
+    until(lambda: path.read_text().count('"is":"ended"') == ends)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -269,6 +269,33 @@ def test_torn_lines_of_a_record_are_skipped(servers: Servers, tmp_path: Path) ->
     assert [path.name for path in (tmp_path / "keeper").glob("record.*")] == ["record.5"]
 
 
+@pytest.mark.parametrize("removed", [["sock"], ["lock"], ["record.1"], ["sock", "lock", "record.1", "boot"]])
+def test_a_keeper_whose_files_are_tidied_away_is_found_and_followed(
+    servers: Servers, tmp_path: Path, removed: list[str]
+) -> None:
+    """By the next server it is found; by the next keeper its jobs are, and its ends are told."""
+    place, mark = tmp_path / "keeper", f"mark-of-{tmp_path.name}-{os.getpid()}"
+    first = servers()
+    running = first.launch(first.job("sh", "-c", "sleep 1000; true", mark))
+    first.started(running)
+    unheard = first.launch(first.job("sh", "-c", "exit 9"))
+    wait_for_record(place / "record.1")
+    keeper = first.keeper
+    for name in removed:
+        (place / name).unlink()
+    kept = {"record.1": "record.2", "boot": "lock"}
+    until(lambda: all((place / kept.get(name, name)).exists() for name in removed))
+    drop(first)
+    second = servers()
+    assert (second.keeper, second.of(Inventory)[-1].running) == (keeper, (running,))
+    drop(second)  # before it has flushed what it heard
+    kill(keeper)
+    third = servers()
+    assert (third.end_of(unheard).code, third.end_of(running).outcome) == (9, Outcome.LOST)
+    assert carrying(mark) == []
+    assert third.run("true").outcome is Outcome.COMPLETED
+
+
 def test_one_keeper_a_home(servers: Servers, tmp_path: Path) -> None:
     """A second one finds the lock taken and gives way."""
     local = servers()
@@ -291,6 +318,14 @@ def test_a_keeper_stays_while_jobs_run_and_goes_when_told(servers: Servers) -> N
     again = servers()
     assert again.keeper == keeper
     assert again.look() == {key}
+
+
+def test_a_keeper_that_is_only_starting_goes_when_told(tmp_path: Path) -> None:
+    engine = LocalEngine(tmp_path, declare(1, 1, 64).nodes)
+    assert engine.reports(0) == []
+    engine.close(stop=True)
+    assert not (tmp_path / "keeper" / "sock").exists(), "it was waited for"
+    wait_until_gone(int((tmp_path / "keeper" / "lock").read_text()))
 
 
 def test_asked_by_signal_it_stays_while_jobs_run(servers: Servers) -> None:

@@ -2,13 +2,13 @@
 
 import os
 import resource
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.engines.kit import Local, local_engines
+from tests.kit.disks import fill, small_disk
 from tidegate.engines.local.records import End, Records, lines_of
 from tidegate.model.engine import LaunchRefused
 from tidegate.model.jobs import Outcome
@@ -31,26 +31,8 @@ def test_ends_that_cannot_be_written_are_told_and_written_later(local: Local, tm
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Local]:
-    place = tmp_path / "small"
-    place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], check=False, capture_output=True
-    )
-    if mounted.returncode:
-        pytest.skip("a small disk cannot be mounted here: " + mounted.stderr.decode().strip())
-    try:
+    with small_disk(tmp_path / "small", 1) as place:
         yield from local_engines(place / "home")
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
-
-
-def fill(place: Path) -> None:
-    with (place / "ballast").open("wb", buffering=0) as file:
-        while True:
-            try:
-                file.write(b"x" * 4096)
-            except OSError:
-                return
 
 
 def refused_or_ended(local: Local) -> list[LaunchRefused]:
@@ -62,7 +44,7 @@ def refused_or_ended(local: Local) -> list[LaunchRefused]:
 def test_a_full_disk_refuses_and_never_breaks(small: Local) -> None:
     script = "#!/bin/sh\n" + "# padding\n" * 1000
     assert small.run("true").outcome is Outcome.COMPLETED
-    fill(small.home.parent)
+    ballast = fill(small.home.parent)
     assert "No space left" in small.refusal_of(small.launch(small.job(script=script))).why
     refusals: list[LaunchRefused] = []
     for _ in range(120):  # until the page of the record is full too
@@ -70,7 +52,7 @@ def test_a_full_disk_refuses_and_never_breaks(small: Local) -> None:
         if refusals:
             break
     assert "record" in refusals[0].why
-    (small.home.parent / "ballast").unlink()
+    ballast.unlink()
     small.wait_for(lambda: small.engine.notes() == [])
     assert small.run(script=script).outcome is Outcome.COMPLETED
 

@@ -63,7 +63,7 @@ def pids_in(path: Path, local: Local, count: int) -> list[int]:
 
 
 def test_a_time_limit_leaves_no_process(holding: Local, tmp_path: Path, mark: str) -> None:
-    job = holding.job(PYTHON, "-c", STUBBORN, f"{tmp_path}/pids", mark, limit_ms=1500, grace_ms=200)
+    job = holding.job(PYTHON, "-c", STUBBORN, f"{tmp_path}/pids", mark, limit_ms=3000, grace_ms=200)
     key = holding.launch(job)
     pids_in(tmp_path / "pids", holding, 3)
     assert len(carrying(mark)) == 3
@@ -116,6 +116,23 @@ def test_nobody_hides(holding: Local, tmp_path: Path, mark: str) -> None:
     assert holding.run(PYTHON, "-c", HIDDEN, f"{tmp_path}/pids", mark).outcome is Outcome.COMPLETED
     pids_in(tmp_path / "pids", holding, 1)
     assert carrying(mark) == []
+
+
+ESCAPING = f"""
+for procs in /sys/fs/cgroup/cgroup.procs /sys/fs/cgroup/*/cgroup.procs; do echo $$ > $procs; done 2> /dev/null
+setsid {PYTHON} -c 'import time; time.sleep(1000)' $0 &
+(setsid env -i {PYTHON} -c 'import time; time.sleep(1000)' $0 &)
+"""
+"""Out of its cgroups, where it may: as containers and `systemd-run` are. Two outlive it, one of them without a name."""
+
+
+def test_who_got_out_of_its_cgroup_does_not_outlive_its_job(holding: Local, tmp_path: Path, mark: str) -> None:
+    neighbour = holding.launch(holding.job("sh", "-c", ESCAPING + "wait", f"neighbour-{mark}"))
+    assert holding.run("sh", "-c", ESCAPING, f"escaped-{mark}").outcome is Outcome.COMPLETED
+    holding.wait_for(lambda: len(carrying(f"escaped-{mark}")) <= 1)
+    assert len(carrying(f"neighbour-{mark}")) == 3
+    holding.halt(neighbour)
+    holding.wait_for(lambda: not carrying(mark))
 
 
 def test_a_neighbour_keeps_its_orphans(holding: Local, tmp_path: Path, mark: str) -> None:

@@ -274,3 +274,17 @@ def test_a_burst_ends_completely(local: Local, tmp_path: Path) -> None:
     assert sorted(map(int, (tmp_path / "ran").read_text().split())) == [key[0] >> 20 for key in keys]
     assert local.of(LaunchRefused) == []
     assert len(local.of(Launched)) <= count
+
+
+def test_the_keeper_stays_small(local: Local) -> None:
+    """It lives as long as the longest job, on the smallest machine."""
+    keys = [local.launch(local.job("sleep", "1000", cpus=1)) for _ in range(100)]
+    for key in keys:
+        local.started(key)
+    proc = Path(f"/proc/{local.keeper}")
+    assert "numpy" not in (proc / "maps").read_text()
+    resident = [line.split()[1] for line in (proc / "status").read_text().splitlines() if line.startswith("VmRSS")]
+    assert int(resident[0]) < 15 << 10
+    for key in keys:
+        local.halt(key)
+    local.wait_for(lambda: not local.look())

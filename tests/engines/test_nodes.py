@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.engines.local import nodes
 from tidegate.engines.local.nodes import cpus_milli, declare, detect, memory_mib, upwards
-from tidegate.model.jobs import amounts
+from tidegate.model.jobs import GPU_LABEL, amounts
 
 
 def test_this_machine_is_one_node() -> None:
@@ -23,7 +23,7 @@ def test_this_machine_is_one_node() -> None:
 
 
 def test_declared_nodes_have_devices_of_their_own() -> None:
-    machine = declare(3, 4, 1024, gpus=2)
+    machine = declare(3, 4000, 1024, gpus=2)
     assert [node.name for node in machine.nodes] == ["node1", "node2", "node3"]
     assert {node.capacity for node in machine.nodes} == {amounts(cpus=4000, memory=1024, gpus=2000)}
     assert machine.devices == {"node1": ("0", "1"), "node2": ("2", "3"), "node3": ("4", "5")}
@@ -132,4 +132,4 @@ def test_gpus_are_asked_for(
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     assert nodes.nvidia() == (devices, model, note)
     found = detect().nodes[0].labels
-    assert found == ((("gpu_model", model),) if model else ())
+    assert found == (((GPU_LABEL, model),) if model else ())

@@ -10,26 +10,16 @@ from typing import Any
 import pytest
 
 from tests.journals.kit import ending, events_of, job_of
+from tests.kit.disks import small_disk
 from tidegate.journals.layout import quick_check
 from tidegate.journals.sqlite import HISTORY_AT, SqliteJournal
 from tidegate.ports import JournalError, JournalFullError
 
-SMALL = "1m"
-
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one MiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={SMALL}", "tidegate-test", str(folder)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        pytest.skip(f"a full disk not tested: no small file system could be mounted ({done.stderr.strip()})")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+def small(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "small", 1) as place:
+        yield place
 
 
 def filled(journal: SqliteJournal) -> int:
@@ -46,10 +36,10 @@ def write_for_ever(journal: SqliteJournal) -> None:
         journal.flush()
 
 
-def test_a_full_disk_is_waited_out(small_disk: Path):
-    ballast = small_disk / "ballast"
+def test_a_full_disk_is_waited_out(small: Path):
+    ballast = small / "ballast"
     ballast.write_bytes(bytes(300_000))
-    journal = SqliteJournal(small_disk / "journal.db")
+    journal = SqliteJournal(small / "journal.db")
     assert filled(journal) == 100
     safe = journal.seq
     for _ in range(3):
@@ -65,8 +55,8 @@ def test_a_full_disk_is_waited_out(small_disk: Path):
     assert list(SqliteJournal(journal.path).read()) == events_of(safe + 105)
 
 
-def test_a_server_that_gives_up_on_a_full_disk_loses_only_what_it_never_acknowledged(small_disk: Path):
-    journal = SqliteJournal(small_disk / "journal.db")
+def test_a_server_that_gives_up_on_a_full_disk_loses_only_what_it_never_acknowledged(small: Path):
+    journal = SqliteJournal(small / "journal.db")
     filled(journal)
     safe = journal.seq
     with pytest.raises(JournalFullError):
@@ -75,8 +65,8 @@ def test_a_server_that_gives_up_on_a_full_disk_loses_only_what_it_never_acknowle
     assert list(again.read()) == events_of(safe)
 
 
-def test_a_full_disk_leaves_the_snapshots_there_were(small_disk: Path):
-    journal = SqliteJournal(small_disk / "journal.db")
+def test_a_full_disk_leaves_the_snapshots_there_were(small: Path):
+    journal = SqliteJournal(small / "journal.db")
     journal.append(events_of(1))
     journal.flush()
     journal.keep_snapshot(1, b"small")
@@ -85,7 +75,7 @@ def test_a_full_disk_leaves_the_snapshots_there_were(small_disk: Path):
     with pytest.raises(JournalFullError, match="no room"):
         journal.keep_snapshot(2, bytes(2_000_000))
     assert list(journal.snapshots()) == [(1, b"small")]
-    assert sorted(file.name for file in small_disk.iterdir() if "snapshot" in file.name) == [
+    assert sorted(file.name for file in small.iterdir() if "snapshot" in file.name) == [
         f"journal.db-snapshot-{journal.line[:8]}-1"
     ]
 
@@ -132,6 +122,26 @@ def test_a_file_that_may_not_be_written_is_said(tmp_path: Path):
             subprocess.run(["umount", "--lazy", str(tmp_path)], check=False, capture_output=True)
         else:
             tmp_path.chmod(0o700)
+
+
+@pytest.mark.parametrize("ending", ["", "-wal"])
+def test_a_file_that_was_removed_takes_nothing_more_until_it_is_back(tmp_path: Path, ending: str):
+    journal = SqliteJournal(tmp_path / "journal.db", history=True)
+    journal.append(events_of(3))
+    journal.flush()
+    journal.look()
+    file, aside = tmp_path / f"journal.db{ending}", tmp_path / "aside"
+    file.rename(aside)
+    file.write_bytes(b"another")
+    with pytest.raises(JournalError, match=r"was removed, or another file is in its place.*put it back"):
+        journal.look()
+    journal.append(events_of(2, 4))
+    with pytest.raises(JournalError, match="put it back"):
+        journal.flush()
+    aside.rename(file)
+    journal.flush()
+    journal.close()
+    assert list(SqliteJournal(journal.path, readonly=True).read()) == events_of(5)
 
 
 # -- commits that fail, or seem to -------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.journals.kit import array_of, ending, events_of, job_of
+from tidegate.app.keeping import PRUNE_EVERY, Keeping
 from tidegate.journals.pruning import GROUPS_MAX, ROWS_MAX, Keep, Pruner
 from tidegate.journals.snapshots import snapshot_path
 from tidegate.journals.sqlite import SqliteJournal
@@ -103,6 +104,18 @@ def test_slices_are_small(journal: SqliteJournal):
         journal.keep_snapshot(seq, b"state")
     assert pruned(journal, 400 * DAYS) == 3 + 3
     assert journal.history().recent(1) == []
+
+
+def test_a_server_that_has_more_to_let_go_does_not_wait_for_the_next_time(tmp_path: Path):
+    """Else a busy one would never get down to what the rule says."""
+    keeping = Keeping(tmp_path / "journal.db", print)
+    keeping.journal.record([ending(job_of(number)) for number in range(1, 3 * ROWS_MAX + 1)], 1)
+    left = []
+    for _ in range(PRUNE_EVERY + 3):
+        keeping.tick(400 * DAYS)
+        left.append(keeping.journal.db.execute("SELECT count(*) FROM ending").fetchone()[0])
+    keeping.close()
+    assert left[-5:] == [3 * ROWS_MAX, 2 * ROWS_MAX, ROWS_MAX, 0, 0]
 
 
 def test_rows_of_the_history_go_by_age_and_by_number(journal: SqliteJournal):

@@ -16,6 +16,7 @@ from tests.journals.kit import events_of
 from tidegate.journals.history import History
 from tidegate.journals.layout import GROUP_MAX, quick_check
 from tidegate.journals.sqlite import SqliteJournal
+from tidegate.model.events import Event
 from tidegate.ports import JournalError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -197,7 +198,7 @@ def test_a_second_writer_is_found_out(path: Path):
 # -- files of an earlier release ---------------------------------------------------------------------------
 
 
-def write_format_1(path: Path, count: int) -> None:
+def write_format_1(path: Path, count: int, *more: Event) -> None:
     """As release 0.1 wrote it, byte for byte: a row an event, bodies in msgpack with the type in `type`."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode=WAL")
@@ -206,7 +207,7 @@ def write_format_1(path: Path, count: int) -> None:
             "CREATE TABLE event (seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, body BLOB NOT NULL);"
         )
         db.execute("INSERT INTO meta VALUES ('format', '1')")
-        rows = [(seq, event.at, old_body(event)) for seq, event in enumerate(events_of(count), 1)]
+        rows = [(seq, event.at, old_body(event)) for seq, event in enumerate((*events_of(count), *more), 1)]
         db.execute("BEGIN")
         db.executemany("INSERT INTO event VALUES (?, ?, ?)", rows)
         db.execute("COMMIT")
@@ -215,7 +216,7 @@ def write_format_1(path: Path, count: int) -> None:
 def old_body(event: object) -> bytes:
     """Without the fields that came later."""
     fields = msgspec.msgpack.decode(msgspec.msgpack.encode(event))
-    for name in ("signal", "used", "blames", "until", "counts", "again"):
+    for name in ("by", "note", "signal", "used", "blames", "until", "counts", "again"):
         fields.pop(name, None)
     if "job" in fields and isinstance(fields["job"], dict):
         fields["job"]["spec"].pop("work")

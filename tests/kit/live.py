@@ -39,9 +39,11 @@ class Connection(http.client.HTTPConnection):
 
 
 class RefusedError(Exception):
-    def __init__(self, status: int, what: str, cure: str) -> None:
-        super().__init__(f"{status}: {what}; {cure}")
+    def __init__(self, status: int, body: dict[str, Any]) -> None:
+        error = body["error"]
+        super().__init__(f"{status}: {error['what']}; {error['cure']}")
         self.status = status
+        self.body = body
 
 
 class Client:
@@ -70,8 +72,7 @@ class Client:
             self.connection.close()
             raise
         if answer.status >= 400:
-            error = json.loads(raw)["error"]
-            raise RefusedError(answer.status, error["what"], error["cure"])
+            raise RefusedError(answer.status, json.loads(raw))
         return raw
 
     def submit(self, *command: str, **fields: Any) -> int:

@@ -154,6 +154,16 @@ class Played:
                 found[after.name].append((format_duration(event.at), after.state.value, after.why))
         return found
 
+    def policies(self) -> list[str]:
+        """When, version, name, by whom and with what note, of each change."""
+        return [
+            f"{format_duration(event.at)} {event.version} {event.policy.name}"
+            + (f" by {event.by}" if event.by else "")
+            + (f": {event.note}" if event.note else "")
+            for event in self.journal.events
+            if isinstance(event, ev.PolicyChanged)
+        ]
+
     def ends(self) -> dict[str, tuple[str, str]]:
         """task, or job where what was left of it was dropped -> (when, outcome)"""
         found = {}
@@ -191,6 +201,8 @@ def differences(scenario: Scenario, played: Played) -> list[str]:
         part, refusal = expect.refused.get(name), played.refused.get(name, "nothing")
         if part is None or part not in refusal:
             found.append(f"refusal of {name}: wanted {part!r}, got {refusal!r}")
+    if expect.policies is not None:
+        found += _differ("policies", expect.policies, played.policies())
     cuts = [event.cut for event in played.journal.events if isinstance(event, ev.CycleRan) and event.cut]
     return found + (_differ("cycles cut by", expect.cuts, cuts) if expect.cuts is not None else [])
 

@@ -108,6 +108,8 @@ class EventData(Data):
     node: str = ""  # goes to `state`
     add: NodesData | None = None
     policy: str | dict[str, Any] = ""
+    if_version: int = -1  # of the policy that it is to replace
+    by: str = ""
     state: NodeState = NodeState.UP
     why: str = ""
 
@@ -128,6 +130,7 @@ class Expected(Data):
     nodes: dict[str, Words] = {}  # node -> "10m drained", and each later change of its state
     node_why: dict[str, str] = {}  # node -> part of the last reason that was given for its state
     notices: dict[str, Words] = {}  # job -> the outcome its notify command was told, each time
+    policies: list[str] | None = None  # "0s 1 fcfs", "10m 2 easy by ann: why": when, version, name, by whom, note
 
 
 class Scenario(Data):
@@ -256,7 +259,8 @@ def commands_of(said: EventData) -> list[tuple[str, Command]]:
     if said.add is not None:
         return [(f"add {node.name}", SetNode(node)) for node in nodes_of(said.add)]
     assert said.policy, f"the event at {said.at} says nothing"
-    return [("policy", ChangePolicy(policy_of(said.policy)))]
+    change = ChangePolicy(policy_of(said.policy), said.by, said.why, said.if_version)
+    return [(f"policy at {said.at}", change)]
 
 
 def task_of(said: str) -> int:

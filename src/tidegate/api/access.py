@@ -82,14 +82,11 @@ class Access:
         """Again when the file changed: a removed token ends at once."""
         try:
             mtime = self.tokens_file.stat().st_mtime_ns
-        except OSError:
+            if mtime != self.tokens_mtime:
+                known = read_tokens(self.tokens_file).values()
+                self.tokens, self.tokens_mtime = {one["hash"]: Peer(one["user"], one["admin"]) for one in known}, mtime
+        except (OSError, ValueError):
             self.tokens, self.tokens_mtime = {}, -1
-            return
-        if mtime != self.tokens_mtime:
-            self.tokens = {
-                one["hash"]: Peer(one["user"], one["admin"]) for one in read_tokens(self.tokens_file).values()
-            }
-            self.tokens_mtime = mtime
 
     def spend(self, user: str, commands: int, now_s: float) -> float:
         """0, or after how many seconds so many commands may be sent."""
@@ -115,6 +112,8 @@ def read_tokens(path: Path) -> dict[str, dict[str, Any]]:
         found = json.loads(path.read_text())
     except FileNotFoundError:
         return {}
+    except ValueError:
+        raise ValueError(f"{path} is damaged; remove it, and make the tokens anew") from None
     return found if isinstance(found, dict) else {}
 
 

@@ -21,6 +21,8 @@ TARGET_MAX = 32 << 10
 HEADER_MAX = 16 << 10
 PIPELINED_MAX = 64
 CONNECTIONS_MAX = 1000
+STRANGERS_MAX = 500
+"""So many of them may be by TCP, where anybody can connect: the rest is for this machine."""
 STREAM_BACKLOG_MAX = 8 << 20
 """A reader of a stream that falls behind so far is cut off; it can go on from the last event it saw."""
 
@@ -40,9 +42,11 @@ class Request:
 
     __slots__ = ("body", "connection", "gone", "headers", "method", "on_gone", "peer", "query", "target")
 
-    def __init__(self, connection: "Connection", method: str, target: bytes, headers: dict[bytes, bytes]) -> None:
+    def __init__(
+        self, connection: "Connection", peer: Peer, method: str, target: bytes, headers: dict[bytes, bytes]
+    ) -> None:
         self.connection = connection
-        self.peer = connection.peer
+        self.peer = peer
         self.method = method
         self.target, _, self.query = target.partition(b"?")
         self.headers = headers
@@ -70,14 +74,19 @@ class Request:
 
 
 Handler = Callable[[Request], None]
+Problem = tuple[int, str, str]
+"""Status, what is wrong, and what to do."""
 
 
 class Site:
     """Who answers, and who is connected."""
 
-    def __init__(self, handler: Handler, problem: Callable[[str, str], bytes]) -> None:
+    def __init__(
+        self, handler: Handler, problem: Callable[[str, str], bytes], by_token: Callable[[bytes], Peer]
+    ) -> None:
         self.handler = handler
         self.problem = problem  # the body of an error
+        self.by_token = by_token  # who asks, where the connection does not say
         self.connections: set[Connection] = set()
 
     def close(self) -> None:
@@ -91,12 +100,13 @@ class Connection(asyncio.Protocol):
     def __init__(self, site: Site, identify: Callable[[asyncio.BaseTransport], Peer]) -> None:
         self.site = site
         self.identify = identify
-        self.peer = Peer.nobody()
+        self.peer = self.asking = Peer.nobody()
         self.parser: Any = httptools.HttpRequestParser(self)
         self.waiting: deque[Request] = deque()
         self.current: Request | None = None
         self.streaming = False
         self.last = False  # close after this answer
+        self.refusal: Problem | None = None  # what the last answer will be
         self.transport: asyncio.Transport
 
     # -- what asyncio calls ------------------------------------------------------------------------------
@@ -104,11 +114,12 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self.site.connections.add(self)
-        if len(self.site.connections) > CONNECTIONS_MAX:
-            self._refuse(503, "too many connections", "close some, or try again")
-            return
         self.peer = self.identify(transport)
+        connected = self.site.connections
+        connected.add(self)
+        strangers = 0 if self.peer.user else sum(not one.peer.user for one in connected)
+        if len(connected) > CONNECTIONS_MAX or strangers > STRANGERS_MAX:
+            self._refuse(503, "too many connections", "close some, or try again")
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -117,7 +128,7 @@ class Connection(asyncio.Protocol):
             self._stay_at_1_1()
         except httptools.HttpParserCallbackError as error:
             reason = error.__context__
-            if not isinstance(reason, _TooLargeError):
+            if not isinstance(reason, _NotTakenError):
                 raise
             self._refuse(*reason.problem)
         except httptools.HttpParserError as error:
@@ -148,27 +159,33 @@ class Connection(asyncio.Protocol):
     def on_url(self, url: bytes) -> None:
         self.url += url
         if len(self.url) > TARGET_MAX:
-            raise _TooLargeError(414, "the address is too long", "ask for fewer jobs at once")
+            raise _NotTakenError(414, "the address is too long", "ask for fewer jobs at once")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.header_count += 1
         name = name.lower()
         if self.header_count > HEADERS_MAX or len(value) > HEADER_MAX:
-            raise _TooLargeError(431, "too many or too large headers", "send fewer")
+            raise _NotTakenError(431, "too many or too large headers", "send fewer")
         if name in KEPT_HEADERS:
             self.headers[name] = value
             if name == b"content-length" and value.isdigit() and int(value) > BODY_MAX:
-                raise _TooLargeError(413, f"a body of {value.decode()} octets", f"send at most {BODY_MAX}, in parts")
+                raise _NotTakenError(413, f"a body of {value.decode()} octets", f"send at most {BODY_MAX}, in parts")
+
+    def on_headers_complete(self) -> None:
+        """Nobody can make the server hold a body."""
+        self.asking = self.peer if self.peer.user else self.site.by_token(self.headers.get(b"authorization", b""))
+        if not self.asking.user:
+            raise _NotTakenError(401, "nobody is asking", "send a token: Authorization: Bearer TOKEN")
 
     def on_body(self, body: bytes) -> None:
         self.size += len(body)
         if self.size > BODY_MAX:
-            raise _TooLargeError(413, f"a body of more than {BODY_MAX} octets", "send it in parts")
+            raise _NotTakenError(413, f"a body of more than {BODY_MAX} octets", "send it in parts")
         self.chunks.append(body)
 
     def on_message_complete(self) -> None:
         method = self.parser.get_method().decode("ascii", "replace")
-        request = Request(self, method, self.url, self.headers)
+        request = Request(self, self.asking, method, self.url, self.headers)
         request.body = self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks)
         if not self.parser.should_keep_alive():
             self.last = True
@@ -183,7 +200,7 @@ class Connection(asyncio.Protocol):
     # -- answering ---------------------------------------------------------------------------------------
 
     def respond(self, status: int, body: bytes, kind: bytes, extra: bytes) -> None:
-        closing = self.last and not self.waiting
+        closing = self.last and not self.waiting and self.refusal is None
         self.transport.write(
             b"%bContent-Type: %b\r\nContent-Length: %d\r\n%b%b\r\n%b"
             % (_STATUS[status], kind, len(body), extra, b"Connection: close\r\n" if closing else b"", body)
@@ -201,6 +218,9 @@ class Connection(asyncio.Protocol):
                 self.transport.resume_reading()
             # Not from here: a long pipeline of quick answers would become a deep stack.
             asyncio.get_running_loop().call_soon(self._handle_current, self.current)
+        elif self.refusal is not None:
+            (status, what, cure), self.refusal = self.refusal, None
+            self.respond(status, self.site.problem(what, cure), JSON, b"")
 
     def _handle_current(self, request: Request) -> None:
         if not request.gone:
@@ -231,14 +251,15 @@ class Connection(asyncio.Protocol):
             self.transport.close()
 
     def _refuse(self, status: int, what: str, cure: str) -> None:
-        """What was sent makes no sense, so neither would what comes after it."""
+        """What was sent makes no sense, so neither would what comes after it. What came before is answered first."""
         self.transport.pause_reading()
-        self.waiting.clear()
         self.last = True
         if self.streaming:
             self.transport.abort()
-        else:
+        elif self.current is None:
             self.respond(status, self.site.problem(what, cure), JSON, b"")
+        else:
+            self.refusal = (status, what, cure)
 
     def close(self) -> None:
         """The server goes: an answer that is owed is still sent if it comes; everything else ends."""
@@ -248,7 +269,7 @@ class Connection(asyncio.Protocol):
         self.transport.close()
 
 
-class _TooLargeError(Exception):
+class _NotTakenError(Exception):
     def __init__(self, status: int, what: str, cure: str) -> None:
         super().__init__(what)
         self.problem = (status, what, cure)

@@ -40,6 +40,7 @@ class LiveClock:
         self.steady = steady
         self.stopping = False
         self.woken = False  # there is something for the next turn: waiting is only a look at the sockets
+        self.waiting = False  # the sockets' loop runs because we wait, and not for somebody else
         self.before_wait: Callable[[], object] = bool
         self.last = max(not_before, int(wall() * 1000))
         self.behind_ms = self.last - int(wall() * 1000)  # how far the machine's clock is behind ours
@@ -63,6 +64,7 @@ class LiveClock:
             return False
         self.before_wait()
         delay_ms = WAITED_MAX_MS if until is None else min(until - self.now(), WAITED_MAX_MS)
+        self.waiting = True
         if delay_ms <= 0 or self.woken:
             self.aio.call_soon(self.aio.stop)
             self.aio.run_forever()
@@ -70,13 +72,13 @@ class LiveClock:
             timer = self.aio.call_later(delay_ms / 1000, self.aio.stop)
             self.aio.run_forever()
             timer.cancel()
-        self.woken = False
+        self.woken = self.waiting = False
         return not self.stopping
 
     def wake(self) -> None:
         """Ends the wait when what is ready now has been dealt with."""
         self.woken = True
-        if self.aio.is_running():
+        if self.waiting:
             self.aio.stop()
 
     def stop(self) -> None:

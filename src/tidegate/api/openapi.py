@@ -10,7 +10,7 @@ from tidegate import __version__
 from tidegate.wire.api import ROUTES, ProblemBody, Route
 
 _REFERENCE = "#/components/schemas/{name}"
-_INTEGERS = {"job", "index", "offset", "limit", "ended", "timeout_ms", "after", "all"}
+_INTEGERS = {"job", "index", "offset", "limit", "ended", "timeout_ms", "after", "all", "version"}
 _LISTS = {("jobs", "job"), ("wait", "job")}
 
 

@@ -1,26 +1,27 @@
 """What is over: ended jobs, logs and old events. Long readings go to a thread, so that nobody waits for them."""
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
-from traceback import print_exception
 from typing import Any, Protocol
 
+from tidegate.api.aside import Aside
 from tidegate.api.follow import Stream, Streams
 from tidegate.api.http import Request
 from tidegate.api.live import ToldJournal
 from tidegate.api.rows import job_row, live_rows
-from tidegate.api.words import RefusedError, Tasks, problem
+from tidegate.api.words import RefusedError, Tasks
 from tidegate.model.base import ARRAY_BITS, FOREVER_MS, task_key
-from tidegate.model.events import Event
+from tidegate.model.events import Event, PolicyChanged
 from tidegate.model.history import Ending
 from tidegate.model.jobs import ANY_FAILURE, Cause, Job, Outcome, RetryRule
 from tidegate.wire import api, states
 from tidegate.wire.arrays import format_indices
-from tidegate.wire.outputs import outputs_of
+from tidegate.wire.outputs import OWN_FILE, outputs_of
+from tidegate.wire.policy_diff import changes, summary
 from tidegate.world.world import World
 
 LOG_MAX = 4 << 20
@@ -37,7 +38,7 @@ class PastRows:
     limit: int
     user: str = ""
     queue: str = ""
-    state: str = ""
+    states: frozenset[str] = frozenset()
     tasks: Tasks | None = None
 
 
@@ -61,6 +62,12 @@ class History(Protocol):
         """How many of its tasks ended for good and did not complete."""
         ...
 
+    def policy(self, version: int) -> PolicyChanged | None: ...
+
+    def policies(self, at_most: int) -> Sequence[PolicyChanged]:
+        """Newest first."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -80,10 +87,10 @@ class Past:
         self.aio = aio
         self.home = home
         self.archive = archive
-        self.thread = ThreadPoolExecutor(1, "past")
+        self.aside = Aside(aio, "the past cannot be read")
 
     def close(self) -> None:
-        self.thread.shutdown(wait=True, cancel_futures=True)
+        self.aside.close()
 
     @property
     def history(self) -> History:
@@ -122,18 +129,26 @@ class Past:
             more = len(found) > wish.limit
             return [ended_row(ending) for ending in reversed(found[: wish.limit])], more
 
-        self._aside(request, read, lambda result: done(*result))
+        self.aside.do(request, read, lambda result: done(*result))
 
-    def _aside(self, request: Request, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        def ended(future: asyncio.Future[Any]) -> None:
-            error = future.exception()
-            if error is None:
-                done(future.result())
-                return
-            print_exception(error)
-            request.fail(500, problem(f"the past cannot be read: {error}", "see the server's log"))
+    # -- the policies ------------------------------------------------------------------------------------
 
-        self.aio.run_in_executor(self.thread, work).add_done_callback(ended)
+    def policy(self, version: int) -> PolicyChanged | None:
+        return self.archive.history.policy(version)
+
+    def policies(self, request: Request, limit: int, done: Callable[[list[api.PolicyVersionRow], bool], None]) -> None:
+        """Newest first, each against the one before; and whether there are more."""
+
+        def read() -> tuple[list[api.PolicyVersionRow], bool]:
+            history = self.archive.open()
+            try:
+                found = history.policies(limit + 1)
+            finally:
+                history.close()
+            pairs = zip_longest(found[:limit], found[1 : limit + 1])
+            return [version_row(event, before) for event, before in pairs], len(found) > limit
+
+        self.aside.do(request, read, lambda result: done(*result))
 
     # -- one ---------------------------------------------------------------------------------------------
 
@@ -197,19 +212,21 @@ class Past:
             body.running += state.running
             body.failed += self.history.failed(job_id) if state.failed else 0
 
-    def log(self, world: World, job_id: int, index: int, stream: str, offset: int) -> bytes:
-        """Of a file in the home only: what a job writes elsewhere is read there, with its reader's own rights."""
-        job = world.jobs.get(job_id) or self.history.job(job_id)
-        assert job is not None, "the caller has seen it"
-        path = Path(outputs_of(str(self.home), job, index, 1)[stream == "stderr"])
-        if not path.is_relative_to(self.home):
+    def log(self, job: Job, index: int, stream: str, offset: int) -> bytes:
+        """Of the file that the server chose only: one that the user named is read there, with its reader's own rights,
+        and never with those of the server, wherever it may be.
+        """
+        path = outputs_of(str(self.home), job, index, 1)[stream == "stderr"]
+        if is_named(job, stream):
             raise RefusedError(409, f"the job writes to {path}", "read it there")
         try:
-            with path.open("rb") as file:
-                file.seek(offset)
-                return file.read(LOG_MAX)
+            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             return b""
+        try:
+            return os.pread(file, LOG_MAX, offset) if offset < os.fstat(file).st_size else b""
+        finally:
+            os.close(file)
 
     # -- events ------------------------------------------------------------------------------------------
 
@@ -225,7 +242,7 @@ class Past:
             stream.send(stream.after + len(events), events)
             self.catch_up(stream, journal, streams)
 
-        self._aside(stream.request, lambda: self.archive.events(stream.after, SLICE), sent)
+        self.aside.do(stream.request, lambda: self.archive.events(stream.after, SLICE), sent)
 
 
 # -- choosing ------------------------------------------------------------------------------------------------
@@ -233,33 +250,33 @@ class Past:
 
 def chosen(history: History, wish: PastRows) -> Iterator[Ending]:
     """Newest first, page by page."""
-    try:
-        state = Outcome(wish.state.lower()) if wish.state else None
-    except ValueError:
-        return  # the state of something live: nothing that ended is in it
+    ends = [Outcome(state.lower()) for state in sorted(wish.states) if state in states.OVER]
+    if wish.states and not ends:
+        return  # nothing that ended is in the state of something live
     if wish.tasks is not None:
         for job in reversed(wish.tasks.jobs):
             for ending in reversed(final_endings(history, job)):
-                if wish.tasks.wants_any(job, ending.indices) and is_wanted(ending, wish, state):
+                if wish.tasks.wants_any(job, ending.indices) and is_wanted(ending, wish, ends):
                     yield ending
         return
+    one = ends[0] if len(ends) == 1 else None  # which the history finds by an index; several are picked here
     before: int | None = None
     below: int | None = None
     while True:
         page = history.recent(
-            PAGE, user=wish.user or None, queue=wish.queue or None, state=state, before=before, below=below
+            PAGE, user=wish.user or None, queue=wish.queue or None, state=one, before=before, below=below
         )
-        yield from page
+        yield from [ending for ending in page if is_wanted(ending, wish, ends)]
         if len(page) < PAGE:
             return
         before, below = page[-1].end_ms + 1, page[-1].row
 
 
-def is_wanted(ending: Ending, wish: PastRows, state: Outcome | None) -> bool:
+def is_wanted(ending: Ending, wish: PastRows, ends: Sequence[Outcome]) -> bool:
     spec = ending.job.spec
     if wish.user and spec.user != wish.user:
         return False
-    return (not wish.queue or spec.queue == wish.queue) and (state is None or ending.outcome is state)
+    return (not wish.queue or spec.queue == wish.queue) and (not ends or ending.outcome in ends)
 
 
 def all_endings(history: History, job: int) -> Iterator[Ending]:
@@ -274,6 +291,14 @@ def all_endings(history: History, job: int) -> Iterator[Ending]:
 
 def final_endings(history: History, job: int) -> list[Ending]:
     return [ending for ending in all_endings(history, job) if ending.final]
+
+
+def is_named(job: Job, stream: str) -> bool:
+    """Whether the user said where this output goes."""
+    work = job.spec.work
+    if work is None or work.stderr == OWN_FILE:
+        return work is not None and stream == "stdout" and bool(work.stdout)
+    return bool(work.stderr if stream == "stderr" and work.stderr else work.stdout)
 
 
 # -- rows ----------------------------------------------------------------------------------------------------
@@ -300,6 +325,14 @@ def ended_row(ending: Ending) -> api.JobRow:
         else:
             row.tasks, row.indices = len(ending.indices), format_indices(ending.indices)
     return row
+
+
+def version_row(event: PolicyChanged, before: PolicyChanged | None) -> api.PolicyVersionRow:
+    if before is None or before.version != event.version - 1:
+        changed = "the first" if event.version == 1 else "the one before is not known any more"
+    else:
+        changed = summary(changes(before.policy, event.policy))
+    return api.PolicyVersionRow(event.version, event.policy.name, event.at or None, event.by, event.note, changed)
 
 
 def known(amount: int) -> int | None:

@@ -15,8 +15,10 @@ from tidegate.world.world import World
 MILLI = 1000
 
 
-def live_rows(world: World, jobs: Iterable[Job]) -> Iterator[JobRow]:
-    """Tasks that have been started each have a row; those of an array that wait share one, the first."""
+def live_rows(world: World, jobs: Iterable[Job], *, named: bool = True) -> Iterator[JobRow]:
+    """Tasks that have been started each have a row; those of an array that wait share one, the first. To name them
+    takes as long as they are many, so who only counts them says so.
+    """
     of_arrays: dict[int, list[Run]] = {}
     if world.arrays:
         for run in world.runs.values():
@@ -26,10 +28,10 @@ def live_rows(world: World, jobs: Iterable[Job]) -> Iterator[JobRow]:
         array = job.spec.array
         if array is None:
             alone = world.runs.get(job.id << ARRAY_BITS)
-            yield waiting_row(world, job) if alone is None else running_row(world, job, alone)
+            yield waiting_row(world, job, named=named) if alone is None else running_row(world, job, alone)
             continue
         if world.arrays[job.id].waiting(len(array.indices)):
-            yield waiting_row(world, job)
+            yield waiting_row(world, job, named=named)
         for run in of_arrays.get(job.id, ()):
             yield running_row(world, job, run)
 
@@ -58,7 +60,7 @@ def amounts_of(shape: Shape) -> tuple[int, int, int]:
     return cpus, memory, gpus
 
 
-def waiting_row(world: World, job: Job) -> JobRow:
+def waiting_row(world: World, job: Job, *, named: bool) -> JobRow:
     state, reason = waiting_state(world, job)
     row = job_row(job, state)
     row.reason = reason
@@ -69,7 +71,8 @@ def waiting_row(world: World, job: Job) -> JobRow:
     else:
         stand = world.arrays[job.id]
         row.tasks = stand.waiting(len(array.indices))
-        row.indices = format_indices(sorted([*turns(stand, array.indices), *stand.resting]))
+        if named:
+            row.indices = format_indices(sorted([*turns(stand, array.indices), *stand.resting]))
     return row
 
 

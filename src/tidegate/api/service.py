@@ -11,16 +11,17 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from tidegate.api.access import Access, Peer
+from tidegate.api.access import Access
 from tidegate.api.follow import EVENTS_KIND, SUBSCRIBERS_MAX, Stream, Streams, Waits
 from tidegate.api.http import TEXT, Request
 from tidegate.api.live import LiveInbox, Result, ToldJournal, Wish
 from tidegate.api.openapi import document
 from tidegate.api.past import Past, PastRows
+from tidegate.api.policies import HISTORY_LIMIT, Judge, Policies
 from tidegate.api.rows import live_rows, node_rows
 from tidegate.api.submit import MistakeError, command_of
 from tidegate.api.table import Look, QueueTable, text_of
-from tidegate.api.words import RefusedError, Tasks, number, problem
+from tidegate.api.words import RefusedError, Tasks, number, problem, states_of, task_of
 from tidegate.model import commands as cmd
 from tidegate.model.commands import Command, Refused
 from tidegate.model.events import JobSubmitted
@@ -36,6 +37,12 @@ WAIT_MAX_MS = 60_000
 GATHER_S = 0.1
 
 encode = msgspec.json.encode
+
+
+def unexpected(error: Exception) -> str:
+    """The field first, as whoever wrote it knows it."""
+    expected, at, field = str(error).partition(" - at `$.")
+    return f"{field.rstrip('`')}: {expected[:1].lower()}{expected[1:]}" if at else f"the body is wrong: {error}"
 
 
 def not_taken(refused: Refused) -> api.ResultBody:
@@ -56,14 +63,16 @@ class Service:
     """Everything a request can reach."""
 
     def __init__(
-        self, world: World, inbox: LiveInbox, journal: ToldJournal, past: Past, access: Access, facts: Facts
-    ) -> None:
+        self, world: World, inbox: LiveInbox, journal: ToldJournal, past: Past, access: Access, facts: Facts,
+        judge: Judge,
+    ) -> None:  # fmt: skip
         self.world = world
         self.inbox = inbox
         self.journal = journal
         self.past = past
         self.access = access
         self.facts = facts
+        self.policies = Policies(world, inbox, past, judge, facts.now)
         self.table = QueueTable(world)
         self.waits = Waits()
         self.streams = Streams()
@@ -82,7 +91,7 @@ class Service:
         except MistakeError as mistake:
             request.answer(400, problem(mistake.refused.what, mistake.refused.cure))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            request.answer(400, problem(f"the body is not what was expected: {error}", "see /v1/openapi.json"))
+            request.answer(400, problem(unexpected(error), "correct it; /v1/openapi.json says what may be sent"))
         except JournalError as error:
             request.answer(503, problem(f"the journal cannot be used: {error}", "try again when that is mended"))
         except Exception:  # noqa: BLE001  a bug must end one answer, not the server; the log has it whole
@@ -91,10 +100,6 @@ class Service:
 
     def _answer(self, request: Request) -> None:
         (_, method, decoder), word = self._find(request)
-        if request.peer is Peer.nobody():
-            request.peer = self.access.of_token(request.headers.get(b"authorization", b""))
-        if not request.peer.user:
-            raise RefusedError(401, "nobody is asking", "send a token: Authorization: Bearer TOKEN")
         if decoder is None:
             method(request, word) if word else method(request)
         else:
@@ -108,13 +113,14 @@ class Service:
         if known is not None:
             return known, ""
         parts = path.split("/")
-        if len(parts) in {4, 5} and parts[1] == "v1":
-            word = unquote(parts[3])
+        general = path
+        if len(parts) in {4, 5} and parts[1] == "v1" and parts[3]:
             kind = {"jobs": "{job}", "nodes": "{node}"}.get(parts[2], "")
-            known = self.routes.get((method, "/".join([*parts[:3], kind, *parts[4:]])))
-            if known is not None and word:
-                return known, word
-        if any(path == other for _, other in self.routes):
+            general = "/".join([*parts[:3], kind, *parts[4:]])
+            known = self.routes.get((method, general))
+            if known is not None:
+                return known, unquote(parts[3])
+        if any(other in {path, general} for _, other in self.routes):
             raise RefusedError(405, f"{method} does not go with {path}", "see /v1/openapi.json")
         raise RefusedError(404, f"there is nothing at {path}", "see /v1/openapi.json")
 
@@ -180,21 +186,23 @@ class Service:
 
     # -- one job -----------------------------------------------------------------------------------------
 
-    def _owned(self, request: Request, word: str) -> int:
-        """The id, if the one who asks may touch the job."""
-        job_id = number(word, "a job id")
+    def _known(self, job_id: int) -> Job:
         job = self.world.jobs.get(job_id) or self.past.job(job_id)
         if job is None:
             raise RefusedError(404, f"there is no job {job_id}", "`tide queue --all` lists the known ones")
+        return job
+
+    def _owned(self, request: Request, word: str) -> Job:
+        """If the one who asks may touch the job."""
+        job = self._known(number(word, "a job id"))
         if not request.peer.may_touch(job.spec.user):
-            raise RefusedError(403, f"job {job_id} belongs to {job.spec.user}", "ask them, or an administrator")
-        return job_id
+            raise RefusedError(403, f"job {job.id} belongs to {job.spec.user}", "ask them, or an administrator")
+        return job
 
     def _job(self, request: Request, word: str) -> None:
-        job_id = self._owned(request, word)
-        asked = self._query(request, "job")
-        index = number(asked["index"], "an index") if "index" in asked else -1
-        request.answer(200, encode(self.past.whole(self.world, job_id, index)))
+        job = self._owned(request, word)
+        index = task_of(job, self._query(request, "job").get("index", ""))
+        request.answer(200, encode(self.past.whole(self.world, job.id, index)))
 
     def _cancel(self, request: Request, body: api.TaskBody, word: str) -> None:
         self._act(request, word, lambda job: cmd.Cancel(job, body.index, request.peer.user))
@@ -215,7 +223,7 @@ class Service:
             raise RefusedError(409, "one task of an array cannot be held or released", "hold the whole job")
 
     def _act(self, request: Request, word: str, command: Callable[[int], Command]) -> None:
-        job_id = self._owned(request, word)
+        job_id = self._owned(request, word).id
         if job_id not in self.world.jobs:
             ended = self.past.state_of(job_id)
             raise RefusedError(409, f"job {job_id} has ended: {ended}", "there is nothing left to do about it")
@@ -233,21 +241,22 @@ class Service:
         self.inbox.put(command, reply)
 
     def _log(self, request: Request, word: str) -> None:
-        job_id = self._owned(request, word)
+        job = self._owned(request, word)
         asked = self._query(request, "log")
         stream = asked.get("stream", "stdout")
         if stream not in {"stdout", "stderr"}:
             raise RefusedError(400, f"there is no stream {stream!r}", "ask for stdout or stderr")
-        index = number(asked.get("index", "0"), "an index")
+        index = task_of(job, asked.get("index", ""))
+        if index < 0 and job.spec.array is not None:
+            raise RefusedError(400, f"job {job.id} is an array", "say which of its tasks: index=N")
         offset = number(asked.get("offset", "0"), "an offset")
-        request.answer(200, self.past.log(self.world, job_id, index, stream, offset), b"application/octet-stream")
+        request.answer(200, self.past.log(job, max(0, index), stream, offset), b"application/octet-stream")
 
     # -- many jobs ---------------------------------------------------------------------------------------
 
     def _jobs(self, request: Request) -> None:
         asked = self._query(request, "jobs")
-        if "state" in asked:
-            asked["state"] = asked["state"].upper()
+        wanted = states_of(asked.get("state", ""))
         if asked.get("user") == "me":
             asked["user"] = request.peer.user
         limit = number(asked.get("limit", str(ROWS_MAX)), "a limit")
@@ -255,36 +264,35 @@ class Service:
         jobs = self._chosen(asked, tasks)
         is_text = b"text/plain" in request.headers.get(b"accept", b"")
         is_all = asked.get("all", "0") not in {"", "0"}
+        look = Look(
+            now=self.facts.now(), width=number(asked.get("width", "80"), "a width"), states=wanted,
+            rows_max=limit, is_coloured=asked.get("colour") == "1",
+        )  # fmt: skip
         if is_text and not is_all and (tasks is None or not tasks.indices):
-            look = Look(
-                now=self.facts.now(), width=number(asked.get("width", "80"), "a width"), state=asked.get("state", ""),
-                is_coloured=asked.get("colour") == "1",
-            )  # fmt: skip
-            request.answer(200, self.table.text(jobs[:limit], look), TEXT)
+            request.answer(200, self.table.text(jobs, look), TEXT)
             return
         rows = list(live_rows(self.world, jobs))
-        if "state" in asked:
-            rows = [row for row in rows if row.state == asked["state"]]
+        if wanted:
+            rows = [row for row in rows if row.state in wanted]
         if tasks is not None:
             rows = [row for row in rows if tasks.wants(row)]
+
+        def send(found: list[api.JobRow], *, more: bool) -> None:
+            if is_text:
+                request.answer(200, text_of(found, look), TEXT)
+            else:
+                request.answer(200, encode(api.JobsBody(found, more)))
+
+        more = len(rows) > limit
+        rows = rows[:limit]
         if not is_all:
-            self._send_rows(request, asked, rows[:limit], more=len(rows) > limit)
+            send(rows, more=more)
             return
         wish = PastRows(
-            user=asked.get("user", ""), queue=asked.get("queue", ""), state=asked.get("state", ""),
-            tasks=tasks, limit=max(0, limit - len(rows)),
+            user=asked.get("user", ""), queue=asked.get("queue", ""), states=wanted,
+            tasks=tasks, limit=limit - len(rows),
         )  # fmt: skip
-        self.past.rows(request, wish, lambda past, more: self._send_rows(request, asked, [*past, *rows], more=more))
-
-    def _send_rows(self, request: Request, asked: dict[str, str], rows: list[api.JobRow], *, more: bool) -> None:
-        if b"text/plain" in request.headers.get(b"accept", b""):
-            look = Look(
-                now=self.facts.now(), width=number(asked.get("width", "80"), "a width"),
-                is_coloured=asked.get("colour") == "1",
-            )  # fmt: skip
-            request.answer(200, text_of(rows, look), TEXT)
-        else:
-            request.answer(200, encode(api.JobsBody(rows, more)))
+        self.past.rows(request, wish, lambda past, older: send([*past, *rows], more=more or older))
 
     def _chosen(self, asked: dict[str, str], tasks: Tasks | None) -> list[Job]:
         world = self.world
@@ -304,14 +312,15 @@ class Service:
         tasks = Tasks(asked.get("job", ""))
         if not tasks.jobs:
             raise RefusedError(400, "no jobs are named", "say which: /v1/wait?job=12,13_5")
-        for job in tasks.jobs:
-            if job not in self.world.jobs and self.past.job(job) is None:
-                raise RefusedError(404, f"there is no job {job}", "`tide queue --all` lists the known ones")
+        for job_id in tasks.jobs:
+            job = self._known(job_id)
+            for index in tasks.indices.get(job_id, ()):
+                task_of(job, str(index))
         known = number(asked.get("ended", "0"), "a count") if "ended" in asked else -1
         timeout_ms = min(number(asked.get("timeout_ms", "30000"), "a time in milliseconds"), WAIT_MAX_MS)
         Poll(self, request, tasks, known, timeout_ms).start()
 
-    # -- nodes, events, the server -----------------------------------------------------------------------
+    # -- nodes -------------------------------------------------------------------------------------------
 
     def _nodes(self, request: Request) -> None:
         declared = bool(self.facts.about().get("declared"))
@@ -326,9 +335,28 @@ class Service:
         self._may_manage(request)
         self._command(request, cmd.SetNodeState(word, NodeState.UP, body.why))
 
-    def _may_manage(self, request: Request) -> None:
+    def _may_manage(self, request: Request, what: str = "manage the server") -> None:
         if not request.peer.is_admin:
-            raise RefusedError(403, f"{request.peer.user} may not manage the server", "ask an administrator")
+            raise RefusedError(403, f"{request.peer.user} may not {what}", "ask an administrator")
+
+    # -- the policy --------------------------------------------------------------------------------------
+
+    def _policy(self, request: Request) -> None:
+        self.policies.show(request, number(self._query(request, "policy").get("version", "0"), "a version"))
+
+    def _policy_history(self, request: Request) -> None:
+        asked = self._query(request, "policy_history")
+        self.policies.history(request, number(asked.get("limit", str(HISTORY_LIMIT)), "a limit"))
+
+    def _policy_diff(self, request: Request, body: api.PolicyChoice) -> None:
+        self.policies.compare(request, body)
+
+    def _set_policy(self, request: Request, body: api.PolicyWish) -> None:
+        self._may_manage(request, f"change the policy: that is for {self.access.name} and administrators")
+        self._may_command(request, 1)
+        self.policies.put(request, body)
+
+    # -- events, the server ------------------------------------------------------------------------------
 
     def _events(self, request: Request) -> None:
         if len(self.streams.live) >= SUBSCRIBERS_MAX:
@@ -349,7 +377,8 @@ class Service:
         about = self.facts.about()
         about.pop("declared", None)
         body = api.StatusBody(waiting=waiting, running=len(world.runs), seq=self.journal.seq,
-                              ended=self.past.ended_count(), policy=world.policy.name, **about)  # fmt: skip
+                              ended=self.past.ended_count(), policy=world.policy.name,
+                              policy_version=world.policy_version, **about)  # fmt: skip
         request.answer(200, encode(body))
 
     def _stop(self, request: Request, body: api.StopBody) -> None:

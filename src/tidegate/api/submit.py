@@ -54,10 +54,12 @@ class MistakeError(Exception):
 
 def command_of(body: SubmitBody, user: str) -> Submit:
     """Raises MistakeError. Whether it fits the machine is for the kernel to say."""
-    if not body.command and not body.script:
+    if not body.script and not (body.command and body.command[0]):
         raise MistakeError("there is nothing to run", "give a command or a script")
     if "\0" in body.script or any("\0" in word for word in body.command):
         raise MistakeError("the command holds a zero octet", "leave it out")
+    if "\0" in body.name + body.queue + body.notify:
+        raise MistakeError("the name, the queue or the notice holds a zero octet", "leave it out")
     if body.script and not body.script.startswith("#!"):
         raise MistakeError("the script does not say what runs it", "begin it with a line such as #!/bin/sh")
     env = tuple(sorted(body.env.items()))

@@ -8,8 +8,8 @@ from tidegate.model import events as ev
 from tidegate.model.base import job_of
 from tidegate.model.events import Event
 from tidegate.model.jobs import Job
-from tidegate.wire import states
 from tidegate.wire.api import JobRow
+from tidegate.wire.look import cut, painted, plain
 from tidegate.world.world import World
 
 NAME_WIDTH = 12
@@ -19,11 +19,6 @@ TAIL = f" {'TIME':>6}  NODES / WHY"
 Line = tuple[str, int, str, str]
 """What goes before the time, since when the time counts (below 0: -1 - the seconds it took), what goes after it;
 and the state."""
-GREEN, YELLOW, RED, DIM = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[2m"
-COLOURS = {
-    states.RUNNING: GREEN, states.STARTING: GREEN, states.ENDING: YELLOW, states.HELD: DIM, states.CANCELLED: DIM,
-    states.FAILED: RED, states.TIMED_OUT: RED, states.OUT_OF_MEMORY: RED, states.LOST: RED,
-}  # fmt: skip
 
 
 def job_of_event(event: Event) -> int:
@@ -54,7 +49,8 @@ class Look:
 
     now: int
     width: int = 80
-    state: str = ""  # only what is in this state
+    states: frozenset[str] = frozenset()  # only what is in one of them; none: all
+    rows_max: int
     is_coloured: bool = False
 
 
@@ -86,7 +82,7 @@ class QueueTable:
         unknown = [job for job in jobs if job.id not in lines]
         if unknown:
             made: dict[int, list[Line]] = {}
-            for row in live_rows(self.world, unknown):
+            for row in live_rows(self.world, unknown, named=False):
                 made.setdefault(row.id, []).append(line_of(row))
             lines.update({job: tuple(of_job) for job, of_job in made.items()})
         return written([line for job in jobs for line in lines[job.id]], look)
@@ -98,15 +94,16 @@ def text_of(rows: Sequence[JobRow], look: Look) -> bytes:
 
 def written(lines: Sequence[Line], look: Look) -> bytes:
     """Nothing, where there is nothing to show."""
-    ages, width, state = Ages(look.now), look.width, look.state
-    head, colours = HEADER + TAIL, COLOURS if look.is_coloured else {}
+    ages, width, states_shown = Ages(look.now), look.width, look.states
+    head = HEADER + TAIL
     out = [f"\x1b[1m{head[:width]}\x1b[0m" if look.is_coloured else head[:width]]
     for before, since, after, is_in in lines:
-        if state and state != is_in:
+        if states_shown and is_in not in states_shown:
             continue
         line = f"{before} {ages[since] if since >= 0 else age(-since - 1):>6}  {after}"[:width]
-        colour = colours.get(is_in)
-        out.append(f"{colour}{line}\x1b[0m" if colour else line)
+        if len(out) > look.rows_max:
+            break
+        out.append(painted(line, is_in) if look.is_coloured else line)
     if len(out) == 1:
         return b""
     out.append("")
@@ -120,8 +117,9 @@ def line_of(row: JobRow) -> Line:
     elif row.tasks is not None:
         label = f"{row.id}[{row.tasks}x]"
     gpus = str(row.gpus) if row.gpus else "-"
+    name, user = cut(plain(row.name), NAME_WIDTH), cut(plain(row.user), USER_WIDTH)
     before = (
-        f"{label:>8}  {cut(row.name, NAME_WIDTH):<{NAME_WIDTH}}  {cut(row.user, USER_WIDTH):<{USER_WIDTH}}  "
+        f"{label:>8}  {name:<{NAME_WIDTH}}  {user:<{USER_WIDTH}}  "
         f"{cut(row.state, 9):<9} {row.cpus:>4g} {size(row.memory_mib):>5} {gpus:>3}"
     )
     if row.end_ms is not None:
@@ -159,13 +157,3 @@ def size(mib: int) -> str:
     if not mib:
         return "-"
     return f"{mib}M" if mib < 10_000 else f"{mib / 1024:.0f}G"
-
-
-def cut(text: str, width: int) -> str:
-    text = plain(text)
-    return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def plain(text: str) -> str:
-    """Names come from users: nothing in them may move the cursor of whoever looks."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

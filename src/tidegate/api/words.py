@@ -2,7 +2,10 @@
 
 import msgspec
 
+from tidegate.model.jobs import Job
+from tidegate.wire import states
 from tidegate.wire.api import JobRow, Problem, ProblemBody
+from tidegate.world.arrays import holds
 
 JOBS_ASKED_MAX = 10_000
 
@@ -25,6 +28,27 @@ def number(text: str, what: str) -> int:
     if not text.isdecimal() or not text.isascii() or len(text) > 18:
         raise RefusedError(400, f"{text[:40]!r} is not {what}", "give a whole number")
     return int(text)
+
+
+def states_of(text: str) -> frozenset[str]:
+    """`failed,timed_out`; nothing: all of them."""
+    found = frozenset(text.upper().split(",")) if text else frozenset()
+    for state in sorted(found.difference(states.LIVE, states.OVER)):
+        raise RefusedError(400, f"there is no state {state[:40]!r}", f"use: {', '.join((*states.LIVE, *states.OVER))}")
+    return found
+
+
+def task_of(job: Job, text: str) -> int:
+    """The index that is named, if the job has such a task; -1: none is named, all of the job is meant."""
+    if not text:
+        return -1
+    index = number(text, "an index")
+    if job.spec.array is None:
+        raise RefusedError(404, f"job {job.id} is no array: it has no task {index}", "name the job alone")
+    if not holds(job.spec.array.indices, index):
+        first, last = job.spec.array.indices[0], job.spec.array.indices[-1]
+        raise RefusedError(404, f"job {job.id} has no task {index}", f"name one of its own, from {first} to {last}")
+    return index
 
 
 class Tasks:

@@ -86,7 +86,8 @@ def local(wish: "ServeWish", home: Path) -> Fleet:
     engine = LocalEngine(home, machine.nodes, machine.devices)
     return Fleet(
         name="local", engine=engine, nodes=machine.nodes, declared=machine.declared, words=words_of(machine.nodes),
-        fileno=engine.fileno, notes=lambda: [*machine.notes, *engine.notes()], close=lambda stop: engine.close(stop=stop),
+        fileno=engine.fileno, notes=lambda: [*machine.notes, *engine.notes()],
+        close=lambda stop: engine.close(stop=stop),
     )  # fmt: skip
 
 

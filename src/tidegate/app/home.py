@@ -5,22 +5,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-SYSTEM_HOME = Path("/var/lib/tidegate")
-
 
 class HomeError(Exception):
     """The directory cannot be used as a home; the message says what to do."""
-
-
-def default_home() -> Path:
-    """`TIDEGATE_HOME`; else root serves the machine, and anybody else themselves."""
-    named = os.environ.get("TIDEGATE_HOME")
-    if named:
-        return Path(named)
-    if os.getuid() == 0:
-        return SYSTEM_HOME
-    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(data) / "tidegate"
 
 
 class Home:
@@ -39,8 +26,10 @@ class Home:
         try:
             for folder in (self.path, self.path / "output"):
                 folder.mkdir(mode=mode, parents=True, exist_ok=True)
-                if folder.stat().st_uid == os.getuid():
-                    folder.chmod(mode)
+                self._refuse_foreign(folder)
+                folder.chmod(mode)
+            for file in self.path.glob(f"{self.journal.name}*"):
+                file.chmod(0o600)  # one that was copied here, too
             probe = self.path / ".writable"
             probe.touch()
             probe.unlink()
@@ -48,6 +37,12 @@ class Home:
             raise HomeError(
                 f"cannot keep state in {self.path} ({error.strerror}); name another place with --home"
             ) from error
+
+    @staticmethod
+    def _refuse_foreign(folder: Path) -> None:
+        """Whoever owns the folder could put another journal, or a link, in the place of ours."""
+        if folder.stat().st_uid != os.getuid():
+            raise HomeError(f"{folder} belongs to another user; name one of your own with --home")
 
     def claim(self) -> None:
         """Takes the lock for as long as this process lives. The one who comes later gives way."""

@@ -17,7 +17,7 @@ from tidegate.ports import JournalError
 
 SETTLE_S = 1.0
 PRUNE_EVERY = 60
-"""So many times it settles for every time it prunes."""
+"""So many times it settles for every time it looks for something old; while there is more, it prunes every time."""
 
 
 class Keeping:
@@ -29,6 +29,7 @@ class Keeping:
         self.journal = SqliteJournal(path, history=True)
         done = recovered(self.journal)
         self.world = done.world
+        self.journal.see_to_policies(self.world.policy_version, self.world.policy)
         for note in done.notes:
             say(note)
         if self.world.seq:
@@ -36,6 +37,7 @@ class Keeping:
             say(f"the state is that of {began}{done.folded:,} events; {len(self.world.jobs):,} jobs are live")
         self.pruner = Pruner(self.journal)
         self.ticks = 0
+        self.more_to_prune = False
         self.maker: subprocess.Popen[bytes] | None = None
         self.tried_at = 0  # the event at which a snapshot was last asked for
 
@@ -61,11 +63,12 @@ class Keeping:
         return next(iter(snapshot_numbers(self.path, self.journal.line)), 0)
 
     def tick(self, now: int) -> None:
-        """Small things that nobody waits for. Raises JournalError when the disk is full: then again later."""
+        """Small things that nobody waits for. Raises JournalError when it cannot be written: then again later."""
         self.ticks += 1
+        self.journal.look()
         self.journal.settle()
-        if self.ticks % PRUNE_EVERY == 0:
-            self.pruner.prune(now)
+        if self.more_to_prune or self.ticks % PRUNE_EVERY == 0:
+            self.more_to_prune = self.pruner.prune(now)
         self._see_to_snapshots()
 
     def _see_to_snapshots(self) -> None:

@@ -23,20 +23,12 @@ from tidegate.loop.recovery import recover
 from tidegate.model.nodes import Node
 from tidegate.model.policy import PolicySpec
 from tidegate.ports import JournalError
-from tidegate.wire.policy_file import (
-    PolicyError,
-    builtin_names,
-    dump_policy,
-    inspect_policy,
-    load_builtin,
-    read_policy,
-)
+from tidegate.wire.policy_file import PolicyError, read_policy
 
 __all__ = [
     "BrokenStateError",
     "Cadence", "Filter", "GenerateError", "GenerateOptions", "JournalError", "Machine", "PolicyError", "ReplayWish",
-    "Replayed", "Runtimes", "TraceError", "TraceOptions", "builtin_names", "dump_policy", "inspect_policy",
-    "load_builtin", "prepare", "read_policy", "run_replays", "write_swf",
+    "Replayed", "Runtimes", "TraceError", "TraceOptions", "prepare", "read_policy", "run_replays", "write_swf",
 ]  # fmt: skip
 
 SQLITE = b"SQLite format 3\0"

@@ -23,10 +23,12 @@ from tidegate.api.service import Facts, Service
 from tidegate.api.words import problem
 from tidegate.app.engines import Fleet, fleet_of
 from tidegate.app.home import Home, HomeError
+from tidegate.app.judge import Judge
 from tidegate.app.keeping import SETTLE_S, Keeping
 from tidegate.loop.loop import Loop
 from tidegate.model.commands import ChangePolicy, Refused, SetNode, SetNodeState
 from tidegate.model.nodes import NodeState
+from tidegate.model.policy import PolicySpec
 from tidegate.ports import JournalError
 from tidegate.wire.policy_file import PolicyError, read_policy
 from tidegate.wire.sockets import reach
@@ -35,6 +37,9 @@ GC_EVERY = 200_000
 RETRY_FLUSH_MS = 1000
 DEFAULT_POLICY = "tide"
 BACKLOG = 1024
+PRIVATE_UMASK = 0o066
+"""For what the server and its keeper write: the journal has what people submitted, their environments with it. Folders
+can be passed through, so that users come to their own output. A job has the umask it was submitted with."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +58,7 @@ class ServeWish:
 
 def serve(options: Any) -> int:
     """`tide up`. With --detach in the background; else serves until it is told to stop."""
+    os.umask(PRIVATE_UMASK)
     if options.detach:
         from tidegate.app.detach import detach
 
@@ -94,17 +100,22 @@ class Server:
         self.access = Access(home.tokens)
         self.trouble: Refused | None = None
         facts = Facts(self.about, lambda: self.clock.last, self.stop, lambda: self.trouble)
-        self.service = Service(world, self.inbox, self.journal, self.past, self.access, facts)
+        judge = Judge(home.journal)
+        self.service = Service(world, self.inbox, self.journal, self.past, self.access, facts, judge)
         self.journal.watchers = self.service.watchers()
-        self.site = Site(self.service.handle, problem)
+        self.site = Site(self.service.handle, problem, self.access.of_token)
         self.clock.before_wait = self.before_wait
         self.watched_fd = -1
         self.with_keeper = False
+        self.began_with = world.policy_version
+        self.passed_over = ""  # a policy that `up` was told and this home did not take
 
     # -- what the server is ------------------------------------------------------------------------------
 
     def about(self) -> dict[str, Any]:
         notes = list(self.fleet.notes())
+        if self.passed_over and self.loop.world.policy_version == self.began_with:
+            notes.append(self.passed_over)
         if self.clock.behind_ms > 1000:
             notes.append(f"this machine's clock is {self.clock.behind_ms // 1000} s behind what it said before")
         if self.trouble is not None:
@@ -149,6 +160,7 @@ class Server:
             self.aio.call_soon(self.aio.stop)
             self.aio.run_forever()  # what was answered goes out
             self.fleet.close(self.with_keeper)
+            self.service.policies.close()
             self.past.close()
             self.keeping.close()
         say("stopped; what runs, runs on" if self.loop.world.runs else "stopped")
@@ -162,6 +174,9 @@ class Server:
             self.keeping.tick(self.clock.last)
         except JournalError as error:
             self.set_trouble(error)
+        else:
+            if not self.loop.unsafe:
+                self.clear_trouble()
         self.aio.call_later(SETTLE_S, self.tick)
 
     def stop(self, with_keeper: bool) -> None:
@@ -170,20 +185,26 @@ class Server:
 
     def turn(self) -> bool:
         """A journal that cannot be written stops nothing but the acknowledging: the same flush is tried again."""
+        was_unsafe = self.loop.unsafe
         try:
             going = self.loop.turn()
         except JournalError as error:
             self.set_trouble(error)
             return self.clock.wait(self.clock.now() + RETRY_FLUSH_MS)
-        if self.trouble is not None:
-            say("the journal can be written again")
-            self.trouble = None
+        if was_unsafe:
+            self.clear_trouble()
         return going
 
     def set_trouble(self, error: JournalError) -> None:
         if self.trouble is None:
             say(f"nothing is taken until the journal can be written: {error}")
         self.trouble = Refused(f"the journal cannot be written: {error}", "wishes are taken again when that is mended")
+
+    def clear_trouble(self) -> None:
+        """Said by whoever has just written, or found that it could: while there is trouble nothing else is taken in."""
+        if self.trouble is not None:
+            say("the journal can be written again")
+            self.trouble = None
 
     def before_wait(self) -> None:
         """The engine may have come by another connection."""
@@ -202,13 +223,17 @@ class Server:
     # -- beginning ---------------------------------------------------------------------------------------
 
     def settle_policy(self) -> None:
-        """The journal's policy stays, unless another is asked for."""
-        world = self.loop.world
-        if world.policy_version and not self.wish.policy:
-            return
-        policy = read_policy(self.wish.policy or DEFAULT_POLICY)
-        if policy != world.policy:
-            self.inbox.put(ChangePolicy(policy), ignore)
+        """A home that has a policy keeps it: what was applied is not undone by a restart, whatever `up` is told."""
+        world, named = self.loop.world, self.wish.policy
+        if not world.policy_version:
+            policy = read_policy(named or DEFAULT_POLICY)
+            self.inbox.put(ChangePolicy(policy, user_name(os.getuid()), "tide up, in a new home"), ignore)
+        elif named and not means(named, world.policy):
+            self.passed_over = (
+                f"--policy {named} was passed over: this home keeps the policy in force, version "
+                f"{world.policy_version} ({world.policy.name!r}); tide policy apply {named} changes it"
+            )
+            say(self.passed_over)
 
     def settle_nodes(self) -> None:
         """What this machine has now; nodes that it no longer has are down."""
@@ -241,6 +266,14 @@ class Server:
             port = servers[-1].sockets[0].getsockname()[1]
             say(f"listening on http://{host}:{port}; requests need a token (`tide token add NAME`)")
         return servers
+
+
+def means(named: str, policy: PolicySpec) -> bool:
+    """Is that the policy? One that cannot be read is another one."""
+    try:
+        return read_policy(named) == policy
+    except PolicyError:
+        return False
 
 
 def tell_ready() -> None:

@@ -7,7 +7,7 @@ from tidegate.cli.ids import TASKS_MAX, Task, of_task, shown, tasks_of
 from tidegate.cli.jobs import SELECTION, filter_of
 from tidegate.cli.options import Command, Option, Options, flag
 from tidegate.cli.screen import json_rows
-from tidegate.cli.server import KNOWN, TALKING, RefusedError, Server
+from tidegate.cli.server import KNOWN, TALKING, BusyError, RefusedError, Server
 from tidegate.wire.arrays import parse_indices
 from tidegate.wire.states import HELD, RUNNING, STARTING, WAITING
 
@@ -75,10 +75,10 @@ def one_done(server: Server, verb: str, task: Task) -> "dict[str, Any]":
         # A second requeue would end what the first one has just started.
         said = server.call("POST", f"/v1/jobs/{job}/{verb}", None, of_task(index), again=verb != "requeue")
     except RefusedError as error:
-        if error.status == 503:
+        if isinstance(error, BusyError):
             raise
         return result | {"error": error.problem}
-    return result | {"done": said["done"], "note": said.get("note", "")}
+    return result | {"done": said["done"]}
 
 
 def tell(past: str, results: "list[dict[str, Any]]") -> None:
@@ -90,10 +90,7 @@ def tell(past: str, results: "list[dict[str, Any]]") -> None:
     else:
         for result in fine:
             name = shown(result["id"], result["index"])
-            note = f" ({result['note']})" if result["note"] else ""
-            print(
-                f"{past} job {name}{note}" if result["done"] else f"job {name}: {result['note'] or 'it was so already'}"
-            )
+            print(f"{past} job {name}" if result["done"] else f"job {name}: it was so already")
     for result in refused[:TOLD_MAX]:
         error = result["error"]
         print(f"tide: {error['what']}; {error['cure']}", file=sys.stderr)

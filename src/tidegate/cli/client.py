@@ -51,12 +51,16 @@ class Place:
     def path(self) -> str:
         return os.path.join(self.home, "tide.sock")
 
+    @property
+    def log(self) -> str:
+        return os.path.join(self.home, LOG)
+
     def __str__(self) -> str:
         return self.path if self.home else f"http://{self.host}:{self.port}"
 
     def look(self) -> str:
         """Where a person looks when the server is silent."""
-        return f"see {os.path.join(self.home, LOG)}" if self.home else "see the log of the server"
+        return f"see {self.log}" if self.home else "see the log of the server"
 
     def connect(self, timeout_s: float = CONNECT_S) -> socket:
         try:

@@ -31,13 +31,13 @@ def down(options: Options) -> int:
                                f"{server.place.look()}")  # fmt: skip
         time.sleep(0.05)
     running = status["running"]
-    goes_on = f"; {running} running job{'s go' if running != 1 else ' goes'} on, and tide up finds them again" * bool(
-        running
-    )
+    goes_on = "1 running job goes on, and tide up finds it again"
+    if running > 1:
+        goes_on = f"{running:,} running jobs go on, and tide up finds them again"
     if options.json:
         json_value({"down": True, "home": status["home"], "running": running})
     else:
-        print(f"the server of {status['home']} is down{goes_on}")
+        print(f"the server of {status['home']} is down" + f"; {goes_on}" * bool(running))
     return 0
 
 
@@ -64,7 +64,7 @@ def status(options: Options) -> int:
         ("up", f"{span(found['up_ms'])}, process {found['pid']}, as {found['user']}"),
         ("home", found["home"]),
         ("version", f"{found['version']}, {found['kernel']} kernel"),
-        ("policy", found["policy"]),
+        ("policy", f"{found['policy']}, version {found['policy_version']}"),
         ("engine", found["engine"]),
         ("jobs", f"{found['running']:,} running, {found['waiting']:,} waiting, {found['ended']:,} ended"),
         ("journal", f"{found['seq']:,} events"),
@@ -85,7 +85,7 @@ COMMANDS = {
         "options",
         Option("--home", "DIR", "where its state lives (TIDEGATE_HOME)"),
         flag("--detach -d", "in the background; returns when it answers"),
-        Option("--policy", "NAME|FILE", "default: tide; tide policy list names the others", default=""),
+        Option("--policy", "NAME|FILE", "for a new home; later tide policy apply (default: tide)", default=""),
         Option("--listen", "HOST:PORT", "TCP too, with tokens (tide token add)", default=""),
         "what it has (default: what this machine has)",
         Option("--nodes", "N", "declare N nodes on this machine, for tests and for learning", count, default=0),

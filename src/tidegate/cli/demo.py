@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,15 +16,17 @@ from typing import Any
 from tidegate.cli.client import Client, Place
 from tidegate.cli.failure import FailureError
 from tidegate.cli.quick_json import dumps, loads
-from tidegate.cli.table import duration, show_table
+from tidegate.cli.screen import table
+from tidegate.cli.table import duration
 from tidegate.wire import states
 
 NODES, CPUS = 2, 4
-TASKS = 100
-READY_S = 60.0
+TASKS, BACKGROUND = 100, 24
+READY_S = 30.0
 LOOK_S = 0.2
-TOGETHER_S = 55.0
-"""The demo ends by then, whatever happens."""
+TOGETHER_S, END_S = 45.0, 10.0
+"""What is not done by then is cancelled, and what cannot be is left after that."""
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 POLICY = "priority"
 Row = dict[str, Any]
 
@@ -39,24 +42,54 @@ class Group:
 
 
 def demo() -> int:
-    home = tempfile.mkdtemp(prefix="tide-demo-")
-    server = start(home)
-    client = Client(Place(home=home))
-    groups: list[Group] = []
+    home, server, client = "", None, None
+    for number in ENDING:
+        signal.signal(number, interrupt)
     try:
-        with contextlib.closing(client):
-            wait_ready(client, server)
-            print(f"A server of its own in {home}: {NODES} declared nodes of {CPUS} cpus, policy `{POLICY}`.\n")
-            play(client, groups)
-            tell(client, groups)
+        with held():
+            home = tempfile.mkdtemp(prefix="tide-demo-")
+            server = start(home)
+        client = Client(Place(home=home))
+        return show(client, server, time.monotonic() + TOGETHER_S)
     except KeyboardInterrupt:
-        print("\nInterrupted: cancelling what runs.")
+        print("\nInterrupted: cancelling what runs.", flush=True)
         return 130
-    else:
-        return 0
     finally:
-        end(client, server)
-        shutil.rmtree(home, ignore_errors=True)
+        with held():
+            if server is not None:
+                end(client or Client(Place(home=home)), server)
+            if home:
+                shutil.rmtree(home, ignore_errors=True)
+
+
+def show(client: Client, server: "subprocess.Popen[bytes]", until: float) -> int:
+    wait_ready(client, server)
+    print(f"A server of its own in {client.place.home}: {NODES} declared nodes of {CPUS} cpus, policy `{POLICY}`.\n")
+    groups: list[Group] = []
+    in_time = play(client, groups, until)
+    tell(client, groups)
+    if in_time:
+        return 0
+    print(f"\nThis machine was too busy to end it in {TOGETHER_S:.0f} s; what was left is cancelled.", file=sys.stderr)
+    return 1
+
+
+def interrupt(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """Ctrl-C waits for the end of this: what is begun must be known before it can be ended, and then be ended."""
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda number, _frame: came.append(number)) for number in ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        raise KeyboardInterrupt
 
 
 # -- the server ----------------------------------------------------------------------------------------------
@@ -88,20 +121,21 @@ def wait_ready(client: Client, server: "subprocess.Popen[bytes]") -> None:
 
 def end(client: Client, server: "subprocess.Popen[bytes]") -> None:
     """Nothing is left running: jobs are cancelled, seen to end, and then the server goes, and its keeper with it."""
-    with contextlib.suppress(FailureError, KeyboardInterrupt):
-        rows = ask(client, "GET", "/v1/jobs")["jobs"]
-        jobs = sorted({row["id"] for row in rows})
-        for job in jobs:
-            with contextlib.suppress(FailureError):
-                ask(client, "POST", f"/v1/jobs/{job}/cancel", {})
-        until = time.monotonic() + 10
-        while jobs and ask(client, "GET", "/v1/jobs")["jobs"] and time.monotonic() < until:
+    with contextlib.suppress(FailureError):
+        wait_ready(client, server)  # one that has only begun may have a keeper already
+        until = time.monotonic() + END_S
+        while (rows := ask(client, "GET", "/v1/jobs")["jobs"]) and time.monotonic() < until:
+            for job in sorted({row["id"] for row in rows}):
+                with contextlib.suppress(FailureError):
+                    ask(client, "POST", f"/v1/jobs/{job}/cancel", {})
             time.sleep(0.05)
         ask(client, "POST", "/v1/stop", {"keeper": True})
     client.close()
-    if server.poll() is None:
-        server.terminate()
-    server.wait(30)
+    server.terminate()
+    try:
+        server.wait(END_S)
+    except subprocess.TimeoutExpired:
+        server.kill()
 
 
 def ask(client: Client, method: str, path: str, body: object = None) -> Any:
@@ -115,9 +149,8 @@ def ask(client: Client, method: str, path: str, body: object = None) -> Any:
 # -- the burst -----------------------------------------------------------------------------------------------
 
 
-def play(client: Client, groups: list[Group]) -> None:
-    """Background work fills the machine; a burst comes; a critical job arrives in its middle."""
-    began = time.monotonic()
+def play(client: Client, groups: list[Group], until: float) -> bool:
+    """Background work fills the machine; a burst comes; a critical job arrives in its middle. Did all end in time?"""
     env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
 
     def submit(title: str, part: str, seconds: float, **fields: object) -> Group:
@@ -128,20 +161,21 @@ def play(client: Client, groups: list[Group]) -> None:
         groups.append(group)
         return group
 
-    submit("background work, running before", "background", 5, array="0-11", **{"class": "background"})
-    prepare = submit("the job that prepares", "prepare", 1.5)
-    submit("100 tasks that depend on it", "tasks", 0.6, array=f"0-{TASKS - 1}", after=[{"job": prepare.job}])
+    submit("background work", "background", 3, array=f"0-{BACKGROUND - 1}", **{"class": "background"})
+    prepare = submit("a job that prepares", "prepare", 1.5)
+    submit("tasks that depend on it", "tasks", 0.6, array=f"0-{TASKS - 1}", after=[{"job": prepare.job}])
     critical: Group | None = None
-    with watching(groups) as show:
-        while time.monotonic() - began < TOGETHER_S:
+    with watching(groups) as look:
+        while time.monotonic() < until:
             rows = rows_of(client)
-            show(rows)
+            look(rows)
             tasks_done = sum(row["state"] == states.COMPLETED for row in rows if row["name"] == "tasks")
             if critical is None and tasks_done >= TASKS // 3:
-                critical = submit("a critical job, in the middle", "critical", 1, cpus=2, **{"class": "critical"})
+                critical = submit("a critical job", "critical", 1, cpus=2, **{"class": "critical"})
             if critical is not None and not any(row["end_ms"] is None for row in rows):
-                return
+                return True
             time.sleep(LOOK_S)
+    return False
 
 
 def rows_of(client: Client) -> list[Row]:
@@ -203,43 +237,59 @@ def counts(rows: Sequence[Row], group: Group) -> tuple[int, int]:
 
 
 def tell(client: Client, groups: Sequence[Group]) -> None:
-    rows = [row for row in rows_of(client) if row["start_ms"] is not None]
-    by_part = {group.part: [row for row in rows if row["id"] == group.job] for group in groups}
-    lines = []
+    """The reason has a line of its own: so nothing is cut off on a narrow screen."""
+    rows = [row for row in rows_of(client) if row["start_ms"] is not None and row["end_ms"] is not None]
+    lines, reasons = [], []
     for group in groups:
-        waits = [(row["start_ms"] - row["submit_ms"]) / 1000 for row in by_part[group.part]]
-        if waits:
-            lines.append([group.title, str(len(waits)), seconds(mean(waits)), seconds(max(waits)), why(group, by_part)])
-    print()
-    show_table("Who waited, and why", ["", "jobs", "mean", "longest", "because"], lines, left=(0, 4))
-    total = (max(row["end_ms"] for row in rows) - min(row["submit_ms"] for row in rows)) / 1000
-    ran = sum(row["state"] == states.COMPLETED for row in rows)
-    print(f"{ran} real processes in {duration(total)}. Every start, end and exit code was on disk before it counted.")
-    print("\nNext: `tide run -- hostname`, `tide submit --help`; `tide demo --replay` shows what a policy is worth.")
+        mine = [row for row in rows if row["id"] == group.job]
+        if mine:
+            waits = [waited(row) for row in mine]
+            lines.append((group.title, str(len(mine)), seconds(mean(waits)), seconds(max(waits))))
+            reasons.append(why(group.part, mine, rows))
+    print("\nWho waited how long, and why\n")
+    heads, *told = table(("who", "jobs", "mean", "longest"), lines, right="jobs mean longest")
+    print(f"  {heads}")
+    for line, reason in zip(told, reasons, strict=True):
+        print(f"  {line}\n      {reason}")
+    ran = [row for row in rows if row["state"] == states.COMPLETED]
+    took = max((row["end_ms"] for row in ran), default=0) - min((row["submit_ms"] for row in ran), default=0)
+    print(f"\n{len(ran)} real processes in {duration(took / 1000)}.")
+    print("Every start, end and exit code was on disk before it counted.")
+    print("\nNext: `tide run -- hostname`, `tide submit --help`;")
+    print("`tide demo --replay` shows what a policy is worth.")
+
+
+def waited(row: Row) -> float:
+    return float(row["start_ms"] - row["submit_ms"]) / 1000
 
 
 def seconds(value: float) -> str:
     return f"{value:.1f} s"
 
 
-def why(group: Group, by_part: dict[str, list[Row]]) -> str:
+def why(part: str, mine: Sequence[Row], rows: Sequence[Row]) -> str:
     """From the times themselves: who had what this one waited for."""
-    mine = by_part[group.part]
-    match group.part:
+    match part:
         case "background":
-            late = [row for row in mine if row["start_ms"] - row["submit_ms"] > 1000]
-            return f"{len(late)} gave way: all else goes before background" if late else "the machine was free"
+            behind = [row for row in mine if passing(row, rows)]
+            most = max((passing(row, rows) for row in behind), default=0)
+            return f"{len(behind)} of them were passed by up to {most} that came later: all else goes first"
         case "prepare":
-            return "background work held every cpu until the first ended"
+            return "for the first cpu that background work gave back: nothing is cut short"
         case "tasks":
-            ready = max(row["end_ms"] for row in by_part["prepare"])
             first = min(row["submit_ms"] for row in mine)
-            return f"{(ready - first) / 1000:.1f} s for the preparing job, then for room"
+            ready = max((row["end_ms"] for row in rows if row["name"] == "prepare"), default=first)
+            return f"{seconds((ready - first) / 1000)} for the job that prepares, then for one of {NODES * CPUS} cpus"
         case _:
             (row,) = mine
-            passed = sum(
-                other["submit_ms"] < row["submit_ms"] and other["start_ms"] > row["start_ms"]
-                for others in by_part.values()
-                for other in others
-            )
-            return f"for two free cpus; it passed {passed} that waited longer"
+            passed = sum(other["submit_ms"] < row["submit_ms"] and passes(row, other) for other in rows)
+            return f"for two free cpus at once; it passed {passed} that had waited longer"
+
+
+def passing(row: Row, rows: Sequence[Row]) -> int:
+    """How many came later and started before it."""
+    return sum(other["submit_ms"] > row["submit_ms"] and passes(other, row) for other in rows)
+
+
+def passes(first: Row, then: Row) -> bool:
+    return bool(first["start_ms"] < then["start_ms"])

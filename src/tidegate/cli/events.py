@@ -8,9 +8,9 @@ from tidegate.cli.failure import FailureError
 from tidegate.cli.ids import shown
 from tidegate.cli.options import Command, Option, Options, flag, whole
 from tidegate.cli.quick_json import dumps, loads
-from tidegate.cli.screen import plain
 from tidegate.cli.server import KNOWN, TALKING, Server, target_of
 from tidegate.cli.watch import AGAIN_FIRST_S, AGAIN_MAX_S, PATIENCE_S
+from tidegate.wire.look import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,11 +81,20 @@ def told(event: "dict[str, Any]") -> str:
     at = fields.pop("at", None)
     clock = time.strftime("%H:%M:%S", time.localtime(at / 1000)) if isinstance(at, int) else ""
     parts = [f"{event['seq']:>8}", clock, f"{event['type']:<18}"]
+    if event["type"] == "PolicyChanged":
+        return plain("  ".join([*parts, policy_told(fields)]))
     task = fields.pop("task", None)
     if isinstance(task, int):
         parts.append(f"job {shown(task >> ARRAY_BITS, (task & ARRAY_MASK) or None)}")
     parts += [f"{name} {short(value)}" for name, value in fields.items() if value is not None and value != ""]
     return plain("  ".join(parts))
+
+
+def policy_told(fields: "dict[str, Any]") -> str:
+    """In words; `tide policy history` says what it changed."""
+    by = f" by {fields['by']}" if fields.get("by") else ""
+    note = f": {fields['note']}" if fields.get("note") else ""
+    return short(f"policy {fields['policy']['name']!r} is in force, version {fields['version']}{by}{note}")
 
 
 def short(value: object) -> str:

@@ -132,9 +132,7 @@ class Follower:
     def look(self) -> None:
         """Where the output is; a server that is away says so when it is back."""
         try:
-            client = self.server.client
-            target = target_of(f"/v1/jobs/{self.task[0]}", of_task(self.task[1]))
-            self.job = self.server.value(self.server.check(client.exchange("GET", target)))
+            self.job = self.server.call_once("GET", target_of(f"/v1/jobs/{self.task[0]}", of_task(self.task[1])))
         except GoneError:
             return
         self.aim()

@@ -4,7 +4,7 @@ import os
 import sys
 
 from tidegate.cli.failure import FailureError, UsageError
-from tidegate.cli.options import Command, Option, Options, choice, count, flag, read, whole
+from tidegate.cli.options import Command, Option, Options, at_most, choice, count, flag, read, whole
 from tidegate.cli.values import (
     afters,
     cpus,
@@ -41,17 +41,32 @@ def array(text: str) -> str:
     return text
 
 
+CPUS_MAX = 1 << 20
+MEMORY_MAX_MIB = 1 << 40
+GPUS_MAX = 1 << 30
+NODES_MAX = 1 << 24
+RETRIES_MAX = 1000
+TIME_MAX_MS = 1 << 53
+TIME_MAX = "14892855w"
+"""What the server takes; a test asks it."""
+job_time = at_most(TIME_MAX_MS, time_limit, TIME_MAX)
+
 SHAPE = (
     "what it needs",
-    Option("--cpus -c", "N", "processors, on each node; may be a fraction (default 1)", cpus),
-    Option("--memory -m", "SIZE", "512M, 4G, 1.5T on each node; more ends the job (default: not limited)", parse_size),
-    Option("--gpus -g", "N", "GPUs on each node", whole),
+    Option("--cpus -c", "N", "processors, on each node; may be a fraction (default 1)", at_most(CPUS_MAX, cpus)),
+    Option(
+        "--memory -m",
+        "SIZE",
+        "512M, 4G, 1.5T on each node; more ends the job (default: not limited)",
+        at_most(MEMORY_MAX_MIB, parse_size, "1024P"),
+    ),
+    Option("--gpus -g", "N", "GPUs on each node", at_most(GPUS_MAX, whole)),
     Option("--gpu-model", "MODEL", "only GPUs of this model"),
-    Option("--nodes -N", "N", "so many nodes, all at the same time", count),
+    Option("--nodes -N", "N", "so many nodes, all at the same time", at_most(NODES_MAX, count)),
     Option("--resource", "NAME=N", "any other resource that nodes count", resource, many=True),
     Option("--where", "LABEL=VALUE[,...]", "only nodes with one of these values", labels, many=True),
-    Option("--time -t", "DURATION", "limit: 90s, 2h, 1d12h; then it is ended (default 30d)", time_limit),
-    Option("--expected", "DURATION", "how long it will probably run; for planning only", time_limit),
+    Option("--time -t", "DURATION", "limit: 90s, 2h, 1d12h; then it is ended (default 30d)", job_time),
+    Option("--expected", "DURATION", "how long it will probably run; for planning only", job_time),
 )
 PLACE = (
     "where it stands",
@@ -66,12 +81,15 @@ PLACE = (
 )
 AGAIN = (
     "if it ends badly",
-    Option("--retries", "N", "try again so often", whole),
+    Option("--retries", "N", "try again so often", at_most(RETRIES_MAX, whole)),
     Option("--retry-on", "KINDS", "exit, exit:75, exit:100-110, signal, signal:9, oom, timeout (default exit,signal)",
            retry_rules, many=True),
-    Option("--backoff", "DURATION", "wait before the first retry, doubled for each other (default 1s)", parse_duration),
-    Option("--losses", "N", "attempts lost with their node that are made again (default 3)", whole),
-    Option("--grace", "DURATION", "between being asked to end and being ended (default 30s)", parse_duration),
+    Option("--backoff", "DURATION", "wait before the first retry, doubled for each other (default 1s)",
+           at_most(TIME_MAX_MS, parse_duration, TIME_MAX)),
+    Option("--losses", "N", "attempts lost with their node that are made again (default 3)",
+           at_most(RETRIES_MAX, whole)),
+    Option("--grace", "DURATION", "between being asked to end and being ended (default 30s)",
+           at_most(TIME_MAX_MS, parse_duration, TIME_MAX)),
     Option("--notify", "COMMAND", "a shell command that is run when it has ended"),
 )  # fmt: skip
 SURROUNDINGS = (
@@ -109,6 +127,8 @@ PLAIN = (
 def body_of(said: Options, command: list[str], script: str = "") -> "dict[str, Any]":
     """What POST /v1/jobs takes. Only what was said: the rest the server knows."""
     values = vars(said)
+    if said.deadline is not None and said.time is None and said.expected is None:
+        raise UsageError("--deadline: say with --time how long it may run, so that it is known when it must start")
     body = {field: values[dest] for dest, field in PLAIN if dest in said.given}
     body |= {"command": command, "cwd": folder_of(said), "umask": umask(), "env": environment_of(said)}
     if script:
@@ -164,7 +184,9 @@ def environment_of(said: Options) -> dict[str, str]:
         env = {key: os.environ[key] for key in os.environ if key not in ENV_LEFT_OUT and not key.startswith("TIDE_")}
     for word in said.env:
         key, equals, value = word.partition("=")
-        if not key or (not equals and key not in os.environ):
+        if not key:
+            raise UsageError(f"--env: {word[:40]!r} has no name; write NAME=VALUE")
+        if not equals and key not in os.environ:
             raise UsageError(f"--env: {word[:40]!r} is not set here; write NAME=VALUE, or NAME of one that is")
         env[key] = value if equals else os.environ[key]
     odd = sorted(key for key, value in env.items() if not is_text(key + value))
@@ -234,7 +256,7 @@ def directives_of(path: str, text: str) -> Options:
         except ValueError as error:
             raise UsageError(f"{path}, line {number}: {error}; close the quotes") from None
         except UsageError as error:
-            raise UsageError(f"{path}, line {number}: {error}") from None
+            raise UsageError(f"{path}, line {number}: {str(error).removeprefix('tide submit: ')}") from None
         if said.words:
             raise UsageError(
                 f"{path}, line {number}: {said.words[0]!r} is no option; write such as {DIRECTIVE} --cpus 4"

@@ -54,19 +54,27 @@ def token(options: Options) -> int:
         if action == "list":
             rows = late("tidegate.app.tokens:listed")(home)
         elif action == "add":
-            print_token(options, names[0], late("tidegate.app.tokens:add")(home, name(names[0])))
+            print_token(options, names[0], late("tidegate.app.tokens:add")(home, name(names[0]), options.user))
             return 0
         else:
             late("tidegate.app.tokens:remove")(home, names[0])
             rows = []
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise FailureError(
+            f"the tokens of {home} are not yours to use ({error.strerror}); ask whose server it is, or give --home"
+        ) from None
+    except ValueError as error:
         raise FailureError(str(error)) from None
     if options.json:
         json_rows(rows)
     elif action == "remove":
         print(f"removed the token of {names[0]}")
     elif rows:
-        print("\n".join(table(("NAME", "MADE"), [(row["name"], moment(row["made_ms"])) for row in rows])))
+        print(
+            "\n".join(
+                table(("NAME", "USER", "MADE"), [(row["name"], row["user"], moment(row["made_ms"])) for row in rows])
+            )
+        )
     else:
         print("no tokens; tide token add NAME makes one")
     return 0
@@ -106,10 +114,13 @@ COMMANDS = {
         "token",
         "Tokens for clients that come by TCP (tide up --listen). `add` prints one, once: it is stored as a hash.",
         token,
+        "who it stands for",
+        Option("--user -u", "NAME", "another user than you; only where root's server is", name, default=""),
         *ABOUT_HOME,
         words="add NAME | list | remove NAME",
         least=1,
         most=2,
-        examples="\nTIDEGATE_TOKEN=$(tide token add laptop)\ntide token list\ntide token remove laptop\n",
+        examples="\nTIDEGATE_TOKEN=$(tide token add laptop)\ntide token add ada-laptop --user ada\ntide token list\n"
+        "tide token remove laptop\n",
     ),
 }

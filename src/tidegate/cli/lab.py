@@ -12,10 +12,6 @@ def generate(options: Options) -> int:
     return int(late("tidegate.cli.generate:generate")(options))
 
 
-def policy(options: Options) -> int:
-    return int(late("tidegate.cli.policy:policy")(options))
-
-
 def demo(options: Options) -> int:
     if options.replay:
         return int(late("tidegate.cli.burst:burst")(options))
@@ -79,14 +75,6 @@ GENERATE = Command(
     Option("--out", "FILE", "default: standard output"),
     examples="\ntide generate --jobs 20000 --procs 512 --bursts 4 --burst-factor 10 --out burst.swf\n",
 )
-POLICY = Command(
-    "policy",
-    "Looks at policies. `check` says exactly what is wrong with a policy file, by line; `show` prints a policy in "
-    "full, defaults included; `list` names the built-in policies.",
-    policy,
-    words="check FILE | show NAME|FILE | list", least=1, most=2,
-    examples="\ntide policy show tide\ntide policy check my-policy.yaml\n",
-)  # fmt: skip
 DEMO = Command(
     "demo",
     "Starts a server of its own, runs a real burst on this machine, and shows who waited and why; under a minute. "
@@ -97,4 +85,4 @@ DEMO = Command(
     Option("--seed", "S", "of the generated month: another one (default 7)", whole, default=7),
     examples="\ntide demo\ntide demo --replay\n",
 )
-COMMANDS = {"replay": REPLAY, "generate": GENERATE, "policy": POLICY, "demo": DEMO}
+COMMANDS = {"replay": REPLAY, "generate": GENERATE, "demo": DEMO}

@@ -6,10 +6,11 @@ from tidegate.cli.failure import FailureError, UsageError
 from tidegate.cli.follow import Follower, Tail, to
 from tidegate.cli.ids import of_task, shown, tasks_of
 from tidegate.cli.options import Command, Options, flag
+from tidegate.cli.outcome import told_end
 from tidegate.cli.screen import json_value
 from tidegate.cli.server import KNOWN, TALKING, Server
 from tidegate.wire.arrays import parse_indices
-from tidegate.wire.states import HELD, STARTING, WAITING
+from tidegate.wire.states import HELD, OVER, STARTING, WAITING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,9 +44,19 @@ def logs(options: Options) -> int:
     if options.json:
         text = b"".join(parts).decode(errors="replace")
         json_value({"id": job, "index": of_task(index).get("index"), "stream": stream, "path": tail.path, "text": text})
-    elif not size and known["state"] in {HELD, WAITING, STARTING}:
-        print(f"tide: job {shown(job, index)} has not started; tide logs -f {job} waits for it", file=sys.stderr)
+    elif not size:
+        is_kept = tail.path or tail.remote
+        why = nothing(known, shown(job, index)) if is_kept else f"{tail.told} keeps nothing to read"
+        print(f"tide: {why}", file=sys.stderr)
     return 0
+
+
+def nothing(job: "dict[str, Any]", name: str) -> str:
+    if job["state"] in {HELD, WAITING, STARTING}:
+        return f"job {name} has not started; tide logs -f {name} waits for it"
+    if job["state"] in OVER:
+        return f"nothing was written; {told_end(job, name)}"
+    return f"nothing is written yet; tide logs -f {name} waits for it"
 
 
 def first_of(array: "dict[str, Any]") -> int:

@@ -38,6 +38,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ("up", "tidegate.cli.control", "run the server"),
         ("down", "tidegate.cli.control", "stop it; running jobs go on"),
         ("status", "tidegate.cli.control", "how it is"),
+        ("policy", "tidegate.cli.policy", "see, check, compare and change who goes first"),
         ("drain", "tidegate.cli.nodes", "let a node run empty"),
         ("resume", "tidegate.cli.nodes", "let it take work again"),
         ("backup", "tidegate.cli.keeping", "copy the journal to a file"),
@@ -47,7 +48,6 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     ("laboratory", (
         ("replay", "tidegate.cli.lab", "run a recorded workload through the live loop, under any policy"),
         ("generate", "tidegate.cli.lab", "write a synthetic workload with bursts"),
-        ("policy", "tidegate.cli.lab", "look at policies and check policy files"),
         ("demo", "tidegate.cli.lab", "a real burst on this machine, watched live"),
     )),
 )  # fmt: skip
@@ -131,7 +131,13 @@ def dispatch(argv: "Sequence[str]") -> int:
 
 
 def prepare_streams() -> None:
-    """A closed stream takes what is written; one that cannot show a character shows another."""
+    """A closed stream takes what is written, and its number goes to no socket, which would take it for a request; one
+    that cannot show a character shows another."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -156,7 +162,8 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         print("tide: interrupted", file=sys.stderr)
         return 130
     except OSError as error:
-        print(f"tide: {error}", file=sys.stderr)
+        what = error.filename or "the output"
+        print(f"tide: {what}: {error.strerror or error}; see that it is there, yours and has room", file=sys.stderr)
         return 1
     return code
 

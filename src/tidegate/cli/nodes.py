@@ -1,8 +1,9 @@
 """`tide nodes`, `tide drain`, `tide resume`."""
 
 from tidegate.cli.options import Command, Option, Options
-from tidegate.cli.screen import colours, json_value, memory, number, paint, plain, table, width
+from tidegate.cli.screen import colours, json_value, memory, number, paint, table, width
 from tidegate.cli.server import TALKING, Server, quote
+from tidegate.wire.look import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,10 +69,9 @@ def change(options: Options, verb: str, body: dict[str, str], now: str) -> int:
     results = []
     for node in options.words:
         said = server.call("POST", f"/v1/nodes/{quote(node)}/{verb}", None, body)
-        results.append({"node": node, "done": said["done"], "note": said.get("note", "")})
+        results.append({"node": node, "done": said["done"]})
         if not options.json:
-            note = said.get("note") or ("" if said["done"] else "it was so already")
-            print(f"{node} {now}" + (f" ({note})" if note else ""))
+            print(f"{node} {now}" + (" (it was so already)" if not said["done"] else ""))
     if options.json:
         json_value(results[0] if len(results) == 1 else results)
     return 0

@@ -104,6 +104,18 @@ def whole(text: str, least: int = 0) -> int:
     return int(text)
 
 
+def at_most(most: int, read: "Callable[[str], Any]", shown: str = "") -> "Callable[[str], Any]":
+    """What the server takes no more of."""
+
+    def bounded(text: str) -> "Any":
+        value = read(text)
+        if value > most:
+            raise ValueError(f"{text[:40]} is too much; write at most {shown or f'{most:,}'}")
+        return value
+
+    return bounded
+
+
 def decimal(text: str) -> float:
     head, _, tail = text.removeprefix("-").partition(".")
     if not (f"{head}{tail}".isdigit() and text.isascii() and len(text) < 20):

@@ -105,7 +105,7 @@ def run(options: Options) -> int:
         from tidegate.cli.quick_json import dumps
 
         print(dumps(job), file=sys.stderr)
-    elif job["state"] != COMPLETED and (job["state"] != FAILED or job.get("signal")):
+    elif job["state"] != COMPLETED and (job["state"] != FAILED or job.get("signal") or job.get("reason")):
         say(told_end(job, shown(number)))
     if wishes.interrupts > 1:
         return 130

@@ -4,7 +4,7 @@ import os
 import sys
 import time
 
-from tidegate.wire import states
+from tidegate.wire.look import cut, painted, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,23 +13,17 @@ if TYPE_CHECKING:
 WIDTH_MIN = 40
 WIDTH_USUAL = 80
 ELASTIC_MIN = 8
-COLOURS = {
-    states.RUNNING: "32", states.STARTING: "32", states.ENDING: "33", states.HELD: "2", states.CANCELLED: "2",
-    states.FAILED: "31", states.OUT_OF_MEMORY: "31", states.TIMED_OUT: "31", states.LOST: "31",
-    states.MISSED_DEADLINE: "31", states.DEPENDENCY_FAILED: "31",
-    "up": "32", "draining": "33", "drained": "33", "suspected": "33", "down": "31",
-}  # fmt: skip
 
 
-def width() -> int:
-    """Columns of the screen; 0: nobody's screen, so as wide as it needs."""
-    if not sys.stdout.isatty():
+def width(out: int = 1) -> int:
+    """Columns of the screen that `out` goes to; 0: nobody's screen, so as wide as it needs."""
+    if not os.isatty(out):
         return 0
     told = os.environ.get("COLUMNS", "")
     if told.isascii() and told.isdigit() and len(told) < 5:
         return max(WIDTH_MIN, int(told))
     try:
-        columns = os.get_terminal_size(1).columns
+        columns = os.get_terminal_size(out).columns
     except OSError:
         columns = 0
     return max(WIDTH_MIN, columns) if columns else WIDTH_USUAL
@@ -40,9 +34,7 @@ def colours() -> bool:
 
 
 def paint(text: str, word: str, *, coloured: bool) -> str:
-    """In the colour that the word has; the text may be padded."""
-    code = COLOURS.get(word, "") if coloured else ""
-    return f"\x1b[{code}m{text}\x1b[0m" if code else text
+    return painted(text, word) if coloured else text
 
 
 def table(
@@ -67,20 +59,11 @@ def line(row: "Sequence[str]", widths: list[int], rightly: list[bool]) -> str:
     return "  ".join(cells).rstrip()
 
 
-def cut(text: str, wide: int) -> str:
-    return text if len(text) <= wide else text[: wide - 1] + "…"
-
-
 def facts(pairs: "Sequence[tuple[str, str]]") -> list[str]:
     """One fact a line, its name before it; those that are not known are left out."""
     known = [(name, value) for name, value in pairs if value]
     wide = max((len(name) for name, _ in known), default=0)
     return [f"{name:{wide}}  {plain(value)}" for name, value in known]
-
-
-def plain(text: str) -> str:
-    """What others wrote must not move the cursor of this terminal."""
-    return text if text.isprintable() else "".join(mark if mark.isprintable() else " " for mark in text)
 
 
 def span(ms: int) -> str:

@@ -146,20 +146,14 @@ class Server:
         self, method: str, path: str, query: "dict[str, Any] | None" = None, body: object = None, *, again: bool = True
     ) -> "Any":
         """The JSON of the answer. A busy server is asked again; so is one that restarts, where `again` is harmless."""
-        octets = None if body is None else dumps(body).encode()
         target = target_of(path, query)
+        return self.patiently(lambda: self.call_once(method, target, body, again=again), again=again)
 
-        def ask() -> "Any":
-            headers = "Accept: application/json\r\n"
-            return self.value(self.check(self.client.exchange(method, target, octets, headers, again=again)))
-
-        return self.patiently(ask, again=again)
-
-    def call_once(self, method: str, path: str, body: object = None) -> "Any":
+    def call_once(self, method: str, target: str, body: object = None, *, again: bool = True) -> "Any":
         """As `call`, for a caller that has no time: GoneError and BusyError at once."""
         octets = None if body is None else dumps(body).encode()
-        answer = self.client.exchange(method, path, octets, "Accept: application/json\r\n")
-        return self.value(self.check(answer))
+        headers = "Accept: application/json\r\n"
+        return self.value(self.check(self.client.exchange(method, target, octets, headers, again=again)))
 
     def open(self, target: str, accept: str, headers: str = "") -> Answer:
         """The answer to a GET that is no refusal, its body unread."""
@@ -201,8 +195,8 @@ class Server:
             raise BrokenError(
                 f"the server at {self.place} refused with HTTP {answer.status} and did not say why; {self.place.look()}"
             ) from None
-        if answer.status == 503:
-            busy = BusyError(503, what, cure)
+        if answer.status in {429, 503}:
+            busy = BusyError(answer.status, what, cure)
             after = answer.headers.get("retry-after", "")
             busy.wait_s = float(after) if after.isascii() and after.isdigit() and len(after) < 6 else 1.0
             raise busy

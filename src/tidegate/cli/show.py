@@ -12,12 +12,12 @@ from tidegate.cli.screen import (
     moment,
     number,
     paint,
-    plain,
     span,
     table,
     width,
 )
 from tidegate.cli.server import KNOWN, TALKING, Server
+from tidegate.wire.look import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -34,7 +34,8 @@ def start_server(place: Place, within_s: float) -> None:
         said.seek(0)
         lines = said.read(SAID_MAX).decode(errors="replace").strip().splitlines()
     words = lines[-1].removeprefix("tide: ") if lines else ""
-    raise FailureError(f"no server runs, and one could not be started: {words or 'it said nothing'}; {place.look()}")
+    look = f"; {place.look()}" * os.path.exists(place.log)  # it may not have come to that
+    raise FailureError(f"no server runs, and one could not be started: {words or 'it said nothing'}{look}")
 
 
 def run(command: list[str], said: IO[bytes], within_s: float) -> int:

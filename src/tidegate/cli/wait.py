@@ -7,10 +7,11 @@ from tidegate.cli.failure import FailureError
 from tidegate.cli.ids import Task, shown, tasks_of
 from tidegate.cli.options import Command, Option, Options, flag
 from tidegate.cli.outcome import told_end
-from tidegate.cli.screen import json_value, span
+from tidegate.cli.screen import json_value, span, width
 from tidegate.cli.server import KNOWN, TALKING, Server
 from tidegate.cli.values import time_limit
 from tidegate.cli.watch import TASKS_PER_ASK, Watch
+from tidegate.wire.look import cut
 from tidegate.wire.states import COMPLETED
 
 TYPE_CHECKING = False
@@ -97,6 +98,7 @@ class Bar:
             return
         full = BAR * self.counts["ended"] // max(1, self.counts["total"])
         text = f"[{'#' * full}{'.' * (BAR - full)}] {self.words()}  {span(int((time.monotonic() - self.began) * 1000))}"
+        text = cut(text, width(2) - 1)  # a line that is folded could not be drawn over
         if text != self.drawn:
             sys.stderr.write(f"\r{text}\x1b[K")
             sys.stderr.flush()

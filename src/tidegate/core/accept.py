@@ -11,7 +11,7 @@ from tidegate.model import commands as cmd
 from tidegate.model import events as ev
 from tidegate.model.base import ARRAY_BITS, ARRAY_TASKS_MAX
 from tidegate.model.commands import Refused
-from tidegate.model.jobs import After, Job, JobSpec, Outcome
+from tidegate.model.jobs import CPUS, GPUS, MEMORY, After, Job, JobSpec, Outcome
 from tidegate.model.nodes import Node, NodeState
 from tidegate.policy.estimate import estimate
 from tidegate.policy.order import compares
@@ -43,7 +43,7 @@ def accept(world: World, command: cmd.Command, now: int) -> Answer:
         case cmd.SetNodeState():
             return _set_node_state(world, command, now)
         case cmd.ChangePolicy():
-            return (ev.PolicyChanged(now, world.policy_version + 1, command.policy),)
+            return _change_policy(world, command, now)
         case _:
             assert_never(command)
 
@@ -163,11 +163,22 @@ def _check_shape(world: World, spec: JobSpec, name: str) -> Refused | None:
     fits = pool.count_most(shape, need)
     if fits >= shape.count:
         return None
-    each = ", ".join(f"{amount} {resource}" for resource, amount in shape.chunk)
+    each = ", ".join(amount_said(resource, amount) for resource, amount in shape.chunk)
+    asked = each if shape.count == 1 else f"{shape.count} x ({each})"
     return Refused(
-        f"{shape.count} x ({each}) can never fit in pool {name!r}: all its nodes together hold {fits}",
+        f"{asked} can never fit in pool {name!r}: all its nodes together hold {fits}",
         "ask for fewer or smaller chunks, or for another pool",
     )
+
+
+def amount_said(resource: str, amount: int) -> str:
+    """As people ask for it: `2.5 cpus`, `512 MiB memory`, `3 tape`."""
+    if resource == MEMORY:
+        return f"{amount} MiB {resource}"
+    if resource not in {CPUS, GPUS}:
+        return f"{amount} {resource}"
+    whole, milli = divmod(amount, 1000)
+    return f"{whole}.{milli:03}".rstrip("0").rstrip(".") + f" {resource}"
 
 
 def _unmet(world: World, spec: JobSpec) -> tuple[After, ...] | Refused:
@@ -271,6 +282,23 @@ def _hold_or_release(world: World, command: cmd.Hold | cmd.Release, now: int) ->
     if job.spec.array is None and job.id << ARRAY_BITS in world.runs:
         return Refused(f"job {job.id} is running", "hold works on waiting jobs; cancel it instead")
     return () if held else (ev.JobHeld(now, job.id, command.by),)
+
+
+# -- policy ------------------------------------------------------------------------------------------------
+
+
+def _change_policy(world: World, command: cmd.ChangePolicy, now: int) -> Answer:
+    """The same again is no change, whatever version it was meant for: a wish may be sent twice."""
+    version = world.policy_version
+    if version and command.policy == world.policy:
+        return ()
+    if command.if_version not in {-1, version}:
+        return Refused(
+            f"the policy in force is version {version} ({world.policy.name!r}), not {command.if_version}: "
+            "it was changed meanwhile",
+            f"look at what changed; then say version {version}",
+        )
+    return (ev.PolicyChanged(now, version + 1, command.policy, command.by, command.note),)
 
 
 # -- nodes -------------------------------------------------------------------------------------------------

@@ -10,8 +10,10 @@ from typing import Any
 
 import msgspec
 
+from tidegate.journals import policies
 from tidegate.journals.failures import explaining
 from tidegate.journals.layout import format_of, open_reader
+from tidegate.model.events import PolicyChanged
 from tidegate.model.history import Ending
 from tidegate.model.jobs import Job, Outcome, Used
 from tidegate.ports import JournalError
@@ -167,6 +169,16 @@ class History:
     def counts(self) -> dict[Outcome, int]:
         """How many tasks ever ended how, those whose rows are gone included."""
         return {Outcome(outcome): tasks for outcome, tasks in self._ask("SELECT outcome, tasks FROM tally", ())}
+
+    def policy(self, version: int) -> PolicyChanged | None:
+        """As it was put in force; None: it is not known (any more). At time 0: only what it says is known."""
+        with explaining(self.path):
+            return policies.read_policy(self.db, version)
+
+    def policies(self, at_most: int) -> list[PolicyChanged]:
+        """Newest first."""
+        with explaining(self.path):
+            return policies.read_policies(self.db, min(at_most, ROWS_MAX))
 
     def close(self) -> None:
         self.db.close()

@@ -11,6 +11,7 @@ from pathlib import Path
 from uuid import uuid4
 from zlib import crc32
 
+from tidegate.journals import policies
 from tidegate.journals.failures import explained, explaining
 from tidegate.ports import JournalError
 from tidegate.wire.events import FORMAT, join
@@ -65,6 +66,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
                 _create(db)
             elif format_of(db, path) < FORMAT:
                 _migrate(db, path)
+            db.execute(policies.TABLE)
     except BaseException:
         db.close()
         raise

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import msgspec
 
-from tidegate.journals import snapshots
+from tidegate.journals import policies, snapshots
 from tidegate.journals.failures import explained, explaining
 from tidegate.journals.history import History, write_endings
 from tidegate.journals.layout import (
@@ -32,8 +32,9 @@ from tidegate.journals.layout import (
     set_meta,
     transaction,
 )
-from tidegate.model.events import Event
+from tidegate.model.events import Event, PolicyChanged
 from tidegate.model.history import Ending
+from tidegate.model.policy import PolicySpec
 from tidegate.ports import JournalError
 from tidegate.wire.events import decode_group, encode_group
 
@@ -75,6 +76,8 @@ class SqliteJournal:
             self.last = last_event(self.db, self.format)
             self.line = meta(self.db, "line")
             self.noted = self.upto = int(meta(self.db, "recorded") or 0)
+        self.inodes = {file: inode_of(file) for file in (path, beside(path, "-wal"))}
+        self.is_gone = False
         if not readonly:
             snapshots.remove_unfinished(path)
 
@@ -108,8 +111,23 @@ class SqliteJournal:
         if len(self.pending) >= self.group or len(self.backlog) >= HISTORY_AT:
             self._write()
 
+    def look(self) -> None:
+        """To be called now and then: a file that was removed still takes what is written, and shows it to nobody.
+
+        From then on nothing is written until it is back.
+        """
+        gone = [file for file, inode in self.inodes.items() if inode and inode_of(file) != inode]
+        self.is_gone = bool(gone)
+        if gone:
+            raise JournalError(
+                f"{gone[0]}: was removed, or another file is in its place, while this process writes to it; "
+                "put it back as it was, or stop this process and restore a backup (tide restore)"
+            )
+
     def _write(self, *, history: bool = False) -> None:
         """The events that wait, and the history when it must be or enough has come together, in one transaction."""
+        if self.is_gone:
+            self.look()
         if self.tried is not None:
             self._settle_the_last_try()
         pending = self.pending
@@ -118,19 +136,21 @@ class SqliteJournal:
         for at in range(0, len(pending), GROUP_MAX):
             events = pending[at : at + GROUP_MAX]
             rows.append(group(self.last + at + 1, events[-1].at, encode_group(events), len(events)))
+        changes = policies.changes_among(pending, self.last + 1) if self.keeps_history else []
         self.tried = _Try(len(pending), len(self.backlog), self.upto) if history else _Try(len(pending), 0, self.noted)
         try:
-            if len(rows) == 1 and not history:
+            if len(rows) == 1 and not history and not changes:
                 self.db.execute(INSERT_GROUP, rows[0])  # one statement is a transaction by itself, and the usual case
             else:
-                self._write_together(rows, history=history)
+                self._write_together(rows, changes, history=history)
         except sqlite3.Error as error:
             raise explained(self.path, error) from error
         self._written(self.tried)
 
-    def _write_together(self, rows: Sequence[Group], *, history: bool) -> None:
+    def _write_together(self, rows: Sequence[Group], changes: Sequence[policies.Numbered], *, history: bool) -> None:
         with transaction(self.db):
             self.db.executemany(INSERT_GROUP, rows)
+            policies.write_policies(self.db, changes)
             if history:
                 write_endings(self.db, self.backlog, self.arrays)
                 set_meta(self.db, "recorded", self.upto)
@@ -196,6 +216,22 @@ class SqliteJournal:
         """To ask, on this connection; it is closed with the journal."""
         return History(self.path, self.db)
 
+    def see_to_policies(self, version: int, policy: PolicySpec) -> None:
+        """Of a file that an earlier release wrote to. `version`: what is in force after the last event.
+
+        What was let go by age is not known any more, but what is in force is.
+        """
+        with explaining(self.path):
+            known, seq = policies.newest(self.db)
+        if known >= version:
+            return
+        began = max(seq, self.pruned)
+        found = [(n, event) for n, event in enumerate(self.read(began), began + 1) if type(event) is PolicyChanged]
+        if not found or found[-1][1].version < version:
+            found.append((self.pruned, PolicyChanged(0, version, policy)))
+        with explaining(self.path), transaction(self.db):
+            policies.write_policies(self.db, found)
+
     # -- reading -----------------------------------------------------------------------------------------
 
     def read(self, after: int = 0) -> Iterator[Event]:
@@ -250,3 +286,11 @@ class SqliteJournal:
         """Moves the write-ahead log into the file; for when nothing else is to do."""
         with explaining(self.path), closing(self.db.execute("PRAGMA wal_checkpoint(PASSIVE)")) as cursor:
             cursor.fetchall()
+
+
+def inode_of(path: Path) -> int:
+    """0: there is none."""
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return 0

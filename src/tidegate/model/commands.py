@@ -50,7 +50,12 @@ class SetNodeState(Value, frozen=True, gc=False, tag=True):
 
 
 class ChangePolicy(Value, frozen=True, gc=False, tag=True):
+    """From the next cycle on. The policy that is in force already changes nothing."""
+
     policy: PolicySpec
+    by: str = ""
+    note: str = ""
+    if_version: int = -1  # only over this version; -1: whichever is in force
 
 
 Command = Submit | Cancel | Requeue | Hold | Release | SetNode | SetNodeState | ChangePolicy

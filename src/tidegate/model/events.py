@@ -196,6 +196,8 @@ class PolicyChanged(Value, frozen=True, gc=False, tag=True):
     at: int
     version: int
     policy: PolicySpec
+    by: str = ""
+    note: str = ""
 
 
 CUT_BY_STARTS = "starts in "

@@ -16,6 +16,8 @@ NAME_MAX = 200
 ARGUMENTS_MAX = 10_000
 SCRIPT_MAX = 4 << 20
 JOBS_PER_REQUEST_MAX = 10_000
+POLICY_MAX = 64 * 1024
+NOTE_MAX = 1000
 
 Name = Annotated[str, Meta(max_length=NAME_MAX)]
 Count = Annotated[int, Meta(ge=0, le=1 << 40)]
@@ -24,6 +26,10 @@ Millis = Annotated[int, Meta(ge=0, le=1 << 53)]
 
 class Body(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """An unknown field in a request is a mistake of the client, and said so."""
+
+
+class Whole(Body, omit_defaults=False):
+    """An answer whose every field is always there: scripts count on it."""
 
 
 class AfterBody(Body):
@@ -120,17 +126,14 @@ class NodeActionBody(Body):
 
 class DoneBody(Body):
     done: bool  # false: it was so already
-    note: str = ""
 
 
 class StopBody(Body):
     keeper: bool = False  # the keeper too, unless jobs run
 
 
-class JobRow(Body, omit_defaults=False, rename={"klass": "class"}):
-    """Every field is always there: scripts count on it.
-
-    One job, or one task of an array. An array's tasks that have not started share one row: `tasks` of them."""
+class JobRow(Whole, rename={"klass": "class"}):
+    """One job, or one task of an array. An array's tasks that have not started share one row: `tasks` of them."""
 
     id: int
     state: str  # held, waiting, starting, running, ending, or how it ended
@@ -162,12 +165,12 @@ class JobRow(Body, omit_defaults=False, rename={"klass": "class"}):
     tags: dict[str, str] = {}
 
 
-class JobsBody(Body):
+class JobsBody(Whole):
     jobs: list[JobRow]
     more: bool = False  # there are more than were asked for
 
 
-class JobBody(JobRow, omit_defaults=False, rename={"klass": "class"}):
+class JobBody(JobRow, rename={"klass": "class"}):
     """Everything about one job, with its tasks that have started where it is an array."""
 
     command: list[str] = []
@@ -186,7 +189,7 @@ class JobBody(JobRow, omit_defaults=False, rename={"klass": "class"}):
     array: list[JobRow] = []
 
 
-class WaitBody(Body):
+class WaitBody(Whole):
     """Answered when more of the jobs have ended than `ended` said, or time is up."""
 
     total: int
@@ -196,7 +199,7 @@ class WaitBody(Body):
     rows: list[JobRow] = []  # with all of them ended: how
 
 
-class NodeRow(Body):
+class NodeRow(Whole):
     name: str
     pool: str
     state: str
@@ -207,12 +210,12 @@ class NodeRow(Body):
     jobs: int = 0
 
 
-class NodesBody(Body):
+class NodesBody(Whole):
     nodes: list[NodeRow]
     declared: bool = False  # not measured: named on the command line, on this one machine
 
 
-class StatusBody(Body):
+class StatusBody(Whole):
     version: str
     pid: int
     home: str
@@ -223,9 +226,111 @@ class StatusBody(Body):
     ended: int
     seq: int
     policy: str
+    policy_version: int
     engine: str
     kernel: str  # compiled or pure
     notes: list[str] = []  # what a person should know: no cgroups, disk full, clock behind
+
+
+# -- the policy ----------------------------------------------------------------------------------------------
+
+
+class PolicyChoice(Body):
+    """Which policy. Exactly one is said: a policy file's text, the name of a built-in one, or a version that was in
+    force."""
+
+    text: Annotated[str, Meta(max_length=POLICY_MAX)] = ""
+    source: Name = "policy"  # what errors call the text
+    name: Name = ""
+    version: Count = 0
+
+
+class PolicyWish(PolicyChoice):
+    note: Annotated[str, Meta(max_length=NOTE_MAX)] = ""
+    if_version: Annotated[int, Meta(ge=-1)] = -1  # only over this version; -1: whichever is in force
+    dry_run: bool = False  # all checks, and what would change; nothing is changed
+
+
+class ChangeRow(Whole):
+    """One field, in the words of the policy file; null where there is no such section."""
+
+    path: str
+    old: str | None
+    new: str | None
+    why: str = ""  # what the new policy says of it
+
+
+class EffectRow(Whole, rename={"klass": "class"}):
+    """Waiting jobs of one queue and class. Places are those in the line of a pool."""
+
+    queue: str
+    klass: str
+    waiting: int
+    looked_at: int = 0
+    forward: int = 0  # come earlier in line
+    back: int = 0  # come later
+    starts_before: int = 0  # tasks that the next cycle starts under the policy in force,
+    starts_after: int = 0  # and under the other
+    refused: int = 0  # would be taken if submitted now, and refused under the other policy
+
+
+class EffectBody(Whole):
+    """What another policy means for the jobs that are there: both are tried on the state after event `seq`."""
+
+    seq: int
+    running: int  # they run on under any policy
+    waiting: int  # jobs that only wait for room or their turn
+    looked_at: int
+    first: int  # so many of each pool's line were looked at, at most
+    cut: bool  # a count of the policy ended the cycle early, under one of them
+    promises_kept: int  # promised starts that hold under both
+    promises_new: int
+    promises_lost: int
+    promises_later: int  # kept, but for a later start
+    refusals: list[str]  # in words, the first few
+    rows: list[EffectRow]
+
+
+class PolicyDiffBody(Whole):
+    version: int  # in force
+    old: str  # its name
+    new: str
+    changes: list[ChangeRow]  # none: they are equal
+    warnings: list[str]  # allowed, and probably not meant
+    effect: EffectBody | None  # null: not asked for, or `trouble` says why
+    trouble: str = ""
+
+
+class PolicySetBody(Whole):
+    """The policy in force now. `diff` answers a dry run."""
+
+    changed: bool
+    version: int
+    name: str
+    diff: PolicyDiffBody | None = None
+
+
+class PolicyBody(Whole):
+    version: int
+    name: str
+    text: str  # as a policy file
+    at_ms: int | None  # null: it is not known any more
+    by: str
+    note: str
+
+
+class PolicyVersionRow(Whole):
+    version: int
+    name: str
+    at_ms: int | None
+    by: str
+    note: str
+    changed: str  # in one line, against the version before
+
+
+class PolicyHistoryBody(Body):
+    versions: list[PolicyVersionRow]  # newest first
+    more: bool = False
 
 
 class EventBody(Body):
@@ -252,7 +357,7 @@ JOB_FILTER = (
     ("all", "1: ended ones too"),
     ("user", "of this user; `me`: of whoever asks"),
     ("queue", "of this queue"),
-    ("state", "in this state"),
+    ("state", "in one of these states, separated by commas"),
     ("job", "these only: 12 or 12_5, separated by commas"),
     ("limit", "at most so many rows; left out: all"),
 )
@@ -284,6 +389,15 @@ ROUTES = (
     Route("drain", "POST", "/v1/nodes/{node}/drain", NodeActionBody, DoneBody,
           "What runs there may finish; nothing new starts."),
     Route("resume", "POST", "/v1/nodes/{node}/resume", NodeActionBody, DoneBody, "Lets the node take work again."),
+    Route("policy", "GET", "/v1/policy", None, PolicyBody, "The policy in force, or an older one.",
+          (("version", "which one; left out: the one in force"),)),
+    Route("set_policy", "PUT", "/v1/policy", PolicyWish, PolicySetBody,
+          "Puts a policy in force, from the next cycle on; what runs, runs on. The one in force already changes "
+          "nothing. For those who manage the server."),
+    Route("policy_diff", "POST", "/v1/policy/diff", PolicyChoice, PolicyDiffBody,
+          "What another policy would change: its fields, and for the jobs that are there. Changes nothing."),
+    Route("policy_history", "GET", "/v1/policy/history", None, PolicyHistoryBody,
+          "The policies that were in force, newest first.", (("limit", "at most so many; left out: 50"),)),
     Route("events", "GET", "/v1/events", None, None,
           "The events as they happen (server-sent events, each an EventBody); `Last-Event-ID` goes on from there. "
           "A comment at least every 15 s says that the server lives.",

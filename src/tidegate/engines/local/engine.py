@@ -306,7 +306,7 @@ class LocalEngine:
             case said.Trouble():
                 self.trouble = message.why
             case said.Staying():
-                pass  # `close` has asked it to go, and hears nothing any more
+                pass  # the answer to `close`, which hears it itself
             case _:
                 assert_never(message)
 

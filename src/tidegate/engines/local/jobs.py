@@ -6,7 +6,7 @@ from typing import Any
 
 from tidegate.engines.local import trees
 from tidegate.engines.local.cgroups import Cgroups, Place
-from tidegate.engines.local.poll import Poll
+from tidegate.engines.local.poll import Poll, clock_ms
 from tidegate.engines.local.records import End, Key, Records
 from tidegate.engines.local.spawn import BadOrderError, Entries
 from tidegate.engines.local.starts import KILL, Process, Say, Starts
@@ -16,12 +16,15 @@ LAUNCHED_HELD_MS = 20
 """A start is told only after this: of a job that is over by then its end says everything."""
 LEAVING_CHECK_MS = 20
 LEAVING_MS_MAX = 10_000
+SWEEP_AFTER_MS = 1_000
 ROUNDS_MAX = 100
 MACHINE_FAULT, CANNOT_RUN = 125, 126
 REFUSED, COMPLETED, FAILED = "refused", "completed", "failed"
 TIMED_OUT, OUT_OF_MEMORY = "timed_out", "out_of_memory"
 NOT_KNOWN = (-1, -1, -1, -1)
-MARKS = (b"TIDE_HOME=", b"TIDE_JOB_ID=", b"TIDE_ARRAY_INDEX=", b"TIDE_ATTEMPT=")
+MARKS = (b"TIDE_HOME=", b"TIDE_JOB_ID=", b"TIDE_ATTEMPT=", b"TIDE_ARRAY_INDEX=")
+MARKS_MIN = 3
+"""Only a task of an array has the last."""
 
 Message = dict[str, Any]
 
@@ -29,7 +32,8 @@ Message = dict[str, Any]
 class Jobs:
     """Every attempt that is not over, by its key; the places and devices they hold."""
 
-    def __init__(self, poll: Poll, starts: Starts, records: Records, cgroups: Cgroups, say: Say) -> None:
+    def __init__(self, home: str, poll: Poll, starts: Starts, records: Records, cgroups: Cgroups, say: Say) -> None:
+        self.mark = b"TIDE_HOME=" + os.fsencode(home)
         self.poll = poll
         self.starts = starts
         self.records = records
@@ -40,6 +44,8 @@ class Jobs:
         self.held: deque[tuple[int, Run]] = deque()  # starts that are not told yet
         self.environments: dict[str, Entries] = {}
         self.gpus_taken: set[str] = set()
+        self.sweeping = False  # it is known when orphans are looked at next
+        self.swept: set[int] = set()  # told to go, and still there
 
     # -- what the server says ----------------------------------------------------------------------------
 
@@ -136,6 +142,34 @@ class Jobs:
                 self.cgroups.abandon(run.place)
             else:
                 self.cgroups.give_back(run.place)
+        self._sweep_later()
+
+    # -- orphans -----------------------------------------------------------------------------------------
+
+    def _sweep_later(self) -> None:
+        if not self.sweeping:
+            self.sweeping = True
+            self.poll.at(clock_ms() + SWEEP_AFTER_MS, self.sweep)
+
+    def sweep(self, _now: int) -> None:
+        """Ends who got out of its job's cgroup and outlived the job: by now it is an orphan, and so a child of ours."""
+        self.sweeping = False
+        orphans = self.strangers() or []
+        self.swept.intersection_update(orphans)
+        alive = {run.entries.marks(*MARKS) for run in self.live.values()} if orphans else set()
+        over = [pid for pid in orphans if pid not in self.swept and self._is_over(pid, alive)]
+        for pid in over:
+            trees.send(trees.family(pid, frozenset()), KILL)
+        if over:
+            self.swept.update(over)
+            self._sweep_later()  # it may have had a child meanwhile
+
+    def _is_over(self, pid: int, alive: set[frozenset[bytes]]) -> bool:
+        """Who does not say whose it is could be of any job that runs."""
+        if not self.live and not self.starts.ordered:
+            return True
+        marks = frozenset(entry for entry in trees.environment(pid) if entry.startswith(MARKS))
+        return self.mark in marks and len(marks) >= MARKS_MIN and marks not in alive
 
     def strangers(self) -> list[int] | None:
         """Children of ours that are nobody's first process: orphans of jobs. None where it cannot be known."""
@@ -226,6 +260,7 @@ class Run(Process):
         if not self.pid:
             return  # it is told as soon as it begins
         if self.leaving_since is None:
+            trees.send((self.pid,), KILL)  # by its number too: just forked, it is in no group and no cgroup of its own
             trees.send_group(self.pid, KILL)
         if self.place is not None:
             self.jobs.cgroups.kill(self.place)
@@ -240,7 +275,8 @@ class Run(Process):
 
     def _processes(self) -> list[int]:
         if self.place is not None:
-            return self.jobs.cgroups.processes(self.place)
+            inside = self.jobs.cgroups.processes(self.place)
+            return inside if self.leaving_since is not None or self.pid in inside else [self.pid, *inside]
         marks = self.entries.marks(*MARKS)
         found = trees.family(self.pid, marks, gone=self.leaving_since is not None)
         if len(self.jobs.live) == 1 and self.leaving_since is not None:

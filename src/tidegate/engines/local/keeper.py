@@ -5,7 +5,6 @@ connection at a time and reads the old one to its end before the next, so what a
 what its successor says. Both sides speak JSON, one object a line; docs/decisions/0011-keeper.md lists them.
 """
 
-import errno
 import fcntl
 import gc
 import json
@@ -24,6 +23,7 @@ from tidegate.engines.local.poll import Poll, clock_ms
 from tidegate.engines.local.records import Records, quoted
 from tidegate.engines.local.starts import Starts
 from tidegate.engines.local.takeover import take_over
+from tidegate.wire.sockets import reach
 
 PROTOCOL = 1
 LINE_MAX = 16 << 20
@@ -31,6 +31,7 @@ READ_MAX = 1 << 16
 UNSENT_MAX = 64 << 20
 LOG_MAX = 1 << 20
 IDLE_MS_MAX = 60_000
+FINDABLE_MS = 1_000
 RETRY_MS = 1_000
 FAULTS_MAX = 1_000
 GC_AFTER = 20_000
@@ -55,10 +56,10 @@ class Keeper:
         lost = take_over(home, self.records)
         if lost:
             log(f"{lost} attempts of an earlier keeper are lost")
-        status = os.stat(home)
-        self.cgroups = Cgroups(f"tidegate-{status.st_dev:x}-{status.st_ino:x}", f"{self.place}/cgroups", hierarchies)
+        own = f"tidegate-{os.getpid()}-{clock_ms()}"  # not after the home: its number is used again, as its places were
+        self.cgroups = Cgroups(own, f"{self.place}/cgroups", hierarchies)
         self.starts = Starts(self.poll, program, spared_from_oom())
-        self.jobs = Jobs(self.poll, self.starts, self.records, self.cgroups, self.say)
+        self.jobs = Jobs(home, self.poll, self.starts, self.records, self.cgroups, self.say)
         self.notices = Notices(self.poll, self.starts, self.say)
         self.server: socket.socket | None = None
         self.unread = b""
@@ -77,9 +78,11 @@ class Keeper:
             "inventory": self.inventory,
             "stop": self.stop,
         }
-        self.listening = listen(f"{self.place}/sock")
+        self.path = f"{self.place}/sock"
+        self.listening = listen(self.path)
         self.poll.watch(self.listening.fileno(), self.accept)
         self.poll.at(clock_ms() + IDLE_MS_MAX, self.look_around)
+        self.poll.at(clock_ms() + FINDABLE_MS, self.stay_findable)
         self.children = self.watch_children()
 
     def watch_children(self) -> int:
@@ -117,6 +120,7 @@ class Keeper:
         self.faults += 1
         if self.faults > FAULTS_MAX:
             raise error
+        self.poll.at(clock_ms() + RETRY_MS, self.starts.reap)  # no child is signalled twice
 
     def finish_turn(self, now: int) -> None:
         """Ends are on record before they are told; of all that is told in a turn one write is made."""
@@ -159,6 +163,27 @@ class Keeper:
             "trouble": self.records.trouble,
         }
         self.outbox = [json.dumps(hello) + "\n"]
+
+    def stay_findable(self, now: int) -> None:
+        """Somebody tidies old files away: without the socket the next server would not find this keeper, without
+        the lock it would start another one beside it, and without the record nothing could start."""
+        self.poll.at(now + FINDABLE_MS, self.stay_findable)
+        try:
+            self.put_back_what_is_gone()
+        except OSError as error:
+            log(f"cannot put back what was removed from {self.place}: {error.strerror}")
+
+    def put_back_what_is_gone(self) -> None:
+        if not os.access(self.home, os.F_OK) or not (os.access(f"{self.place}/lock", os.F_OK) or lock(self.home)):
+            return
+        if not os.access(self.path, os.F_OK):
+            self.poll.unwatch(self.listening.fileno())
+            self.listening.close()
+            self.listening = listen(self.path)
+            if self.server is None:
+                self.poll.watch(self.listening.fileno(), self.accept)
+        if self.records.is_gone():
+            self.records.renew({run.key: run.pid for run in self.jobs.live.values() if run.pid})
 
     def hear(self, now: int) -> None:
         server = self.server
@@ -246,7 +271,10 @@ class Keeper:
             self.say(f'{{"is":"staying","running":{len(self.jobs.live)}}}\n')
             return
         self.finish_turn(now)
-        os.unlink(f"{self.place}/sock")
+        self.leave()
+
+    def leave(self) -> None:
+        remove(self.path)
         self.records.tidy(idle=True)
         self.cgroups.close()
         sys.exit(0)
@@ -259,12 +287,9 @@ class Keeper:
             self.idle_since = now
             return
         self.records.tidy(idle=True)
-        gone = not os.access(f"{self.place}/sock", os.F_OK)
+        gone = not os.access(self.place, os.F_OK)
         if gone or (now - self.idle_since >= IDLE_MS_MAX and not self.records.unwritten):
-            self.cgroups.close()
-            if not gone:
-                os.unlink(f"{self.place}/sock")
-            sys.exit(0)
+            self.leave()
 
 
 def spared_from_oom() -> str:
@@ -279,36 +304,39 @@ def spared_from_oom() -> str:
     return before
 
 
-def listen(path: str) -> socket.socket:
-    """The lock is ours, so a socket that is there is a dead keeper's."""
+def lock(home: str) -> bool:
+    """Held for as long as this process lives. False: another keeper has it."""
+    os.makedirs(f"{home}/keeper", 0o700, exist_ok=True)
+    fd = os.open(f"{home}/keeper/lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return False
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    return True
+
+
+def remove(path: str) -> None:
     try:
         os.unlink(path)
     except FileNotFoundError:
         pass
+
+
+def listen(path: str) -> socket.socket:
+    """The lock is ours, so a socket that is there is a dead keeper's."""
+    remove(path)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
     try:
-        bind(listening, path)
+        reach(path, listening.bind)
     finally:
         os.umask(before)
     listening.listen(16)
     listening.setblocking(False)
     return listening
-
-
-def bind(listening: socket.socket, path: str) -> None:
-    """A path may be longer than a socket's address can be; then by way of an open directory."""
-    try:
-        listening.bind(path)
-    except OSError as error:
-        if error.errno is not None and error.errno != errno.ENAMETOOLONG:
-            raise
-        place, _, name = path.rpartition("/")
-        directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            listening.bind(f"/proc/self/fd/{directory}/{name}")
-        finally:
-            os.close(directory)
 
 
 def log(text: str) -> None:
@@ -326,14 +354,8 @@ def main(home: str, program: str, cgroups: str = "") -> None:
     try:
         os.set_inheritable(READY, False)
         os.chdir("/")
-        os.makedirs(f"{home}/keeper", 0o700, exist_ok=True)
-        lock = os.open(f"{home}/keeper/lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock(home):
             sys.exit(LOCKED)
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         keeper = Keeper(home, program, [] if cgroups == WITHOUT_CGROUPS else mounts())
     except OSError as error:
         os.write(READY, f"{error.strerror}: {error.filename or home}".encode())

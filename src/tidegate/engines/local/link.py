@@ -8,12 +8,14 @@ import os
 import select
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from tidegate.engines.local.records import Key
+from tidegate.wire.sockets import reach
 
 PROTOCOL: Final = 1
 READ_MAX: Final = 1 << 18
@@ -21,6 +23,7 @@ READS_MAX: Final = 64
 RETRY_MS_MIN: Final = 20
 RETRY_MS_MAX: Final = 10_000
 STARTING_MS_MAX: Final = 30_000
+STOPPING_S_MAX: Final = 5.0
 WITHOUT_CGROUPS: Final = "without-cgroups"
 MODULE: Final = "tidegate.engines.local.keeper"
 BOOT: Final = f"import sys; sys.path.insert(0, sys.argv.pop(1)); import {MODULE} as keeper; keeper.main(*sys.argv[1:])"
@@ -203,7 +206,7 @@ class Link:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.setblocking(False)
         try:
-            connect(connection, f"{self.home}/keeper/sock")
+            reach(f"{self.home}/keeper/sock", connection.connect)
         except (FileNotFoundError, ConnectionRefusedError):
             connection.close()
             self._start(now)
@@ -287,7 +290,7 @@ class Link:
     def close(self, *, stop: bool) -> None:
         """With `stop` the keeper goes too, unless something runs."""
         if stop:
-            self.send(b'{"do":"stop"}')
+            self._stop_keeper()
         self.flush()
         self._hang_up()
         if self.ready is not None:
@@ -295,17 +298,17 @@ class Link:
             self.ready = None
         self.epoll.close()
 
-
-def connect(connection: socket.socket, path: str) -> None:
-    """A path may be longer than a socket's address can be; then by way of an open directory."""
-    try:
-        connection.connect(path)
-    except OSError as error:
-        if error.errno is not None:
-            raise
-        place, _, name = path.rpartition("/")
-        directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            connection.connect(f"/proc/self/fd/{directory}/{name}")
-        finally:
-            os.close(directory)
+    def _stop_keeper(self) -> None:
+        """Waits until it is gone, or says that it stays: whoever looks then finds what we say. One that is just
+        starting is waited for first."""
+        until, asked, heard = time.monotonic() + STOPPING_S_MAX, False, list[Message]()
+        while (self.socket or self.ready is not None) and not any(isinstance(one, Staying) for one in heard):
+            if self.up and not asked:
+                asked = True
+                self.send(b'{"do":"stop"}')
+                self.flush()
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            self.epoll.poll(left)
+            heard = self.read(0)

@@ -10,6 +10,7 @@ answered as lost. It is for a keeper that is killed while the machine stays up.
 
 import json
 import os
+import time
 from typing import NamedTuple
 
 Key = tuple[int, int]
@@ -125,6 +126,20 @@ class Records:
         self.open_keys[self.number].add(key)
         self.size += CLAIM_SIZE
         return self.path(self.number)
+
+    def is_gone(self) -> bool:
+        return not os.access(self.path(self.number), os.F_OK)
+
+    def renew(self, running: dict[Key, int]) -> None:
+        """The record was removed: a successor is told anew of `running`, with their processes, and of all ends."""
+        self._begin()
+        for key in (*running, *self.unheard):
+            self.open_keys[self.number_of.get(key, self.number)].discard(key)
+            self.order(key)
+        up_ms = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+        claims = "".join(f"c {task} {attempt} {pid} {up_ms}\n" for (task, attempt), pid in running.items())
+        self._append(self.number, claims.encode())
+        self.unwritten = [(self.number, end) for end in self.unheard.values()]
 
     def add(self, end: End) -> None:
         key = end[:2]

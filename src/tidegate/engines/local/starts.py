@@ -154,10 +154,13 @@ class Starts:
                     self._born(process, claimant, now)
 
     def _let_go(self, number: int, now: int) -> None:
-        """Nobody can speak on its socket any more: whatever has not started by now never will."""
+        """Nobody can speak on its socket any more: whatever has not started by now never will.
+
+        It may be just this launcher that `reap` looks at; so it is reaped there, as any child that nobody asks for.
+        """
         launcher = self.launchers[number]
-        if launcher.pid:
-            self._reap_launcher(number, launcher)
+        if launcher.pid and launcher.requests is not None:
+            self.poll.unwatch(launcher.requests.fileno())
         self._adopt(number, now)
         for (other, _), process in list(self.ordered.items()):
             if other == number and not process.pid:
@@ -167,15 +170,6 @@ class Starts:
         if self.launcher is launcher:
             self.launcher = None
         launcher.close()
-
-    def _reap_launcher(self, number: int, launcher: Launcher) -> None:
-        if launcher.requests is not None:
-            self.poll.unwatch(launcher.requests.fileno())
-        try:
-            os.waitpid(launcher.pid, 0)  # its socket is closed: it is at its end
-        except ChildProcessError:
-            pass
-        self.launchers[number].pid = 0
 
     # -- exits -------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ REBOOTED = "the machine was started anew while this ran"
 def take_over(home: str, records: Records) -> int:
     """How many attempts were lost."""
     booted = f"{home}/keeper/boot"
-    same_boot = read(booted) == read(BOOT_ID)
+    same_boot = read(booted) in {"", read(BOOT_ID)}  # who took the file away did not start the machine anew
     record = f"{home}/keeper/cgroups"
     if same_boot:
         _end_all(home, records.claims, record)
