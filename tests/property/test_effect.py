@@ -16,6 +16,7 @@ from tidegate.lab import effect as looking
 from tidegate.lab.effect import Tried, effect, in_line
 from tidegate.model.base import job_of
 from tidegate.model.commands import ChangePolicy, Refused
+from tidegate.model.events import PolicyChanged
 from tidegate.policy.order import rank
 from tidegate.wire.api import EffectBody
 from tidegate.world.apply import apply
@@ -83,14 +84,15 @@ def test_there_and_back_is_the_opposite(data: st.DataObject):
 def test_the_line_is_in_order_of_rank(data: st.DataObject):
     chooser = Drawn(data)
     sim = drawn(chooser)
-    policy = policy_of(chooser)
-    for pool in sim.world.pools.values():
+    world = sim.world.fork()
+    apply(world, PolicyChanged(sim.now, world.policy_version + 1, policy_of(chooser)))
+    for pool in world.pools.values():
         ranked = [
-            (rank(policy, pool, lane, job, sim.now), job.submit_ms, job.id)
+            (rank(world, pool, lane, job, sim.now), job.submit_ms, job.id)
             for lane in pool.lanes.values()
             for job in lane.jobs
         ]
-        assert [job.id for job in in_line(Memo(), policy, pool, sim.now)] == [job for _, _, job in sorted(ranked)]
+        assert [job.id for job in in_line(Memo(), world, pool, sim.now)] == [job for _, _, job in sorted(ranked)]
 
 
 def queued(world: World) -> int:
@@ -111,7 +113,7 @@ def test_counts_bound_what_is_looked_at(data: st.DataObject):
     assert found.looked_at <= 2 * 3
     for pool in sim.world.pools:  # ranked once, for the cycle and for the line
         tried = Tried(sim.world, sim.world.policy, sim.now)
-        cold = in_line(Memo(), sim.world.policy, tried.world.pools[pool], sim.now)
+        cold = in_line(Memo(), tried.world, tried.world.pools[pool], sim.now)
         assert tried.line(pool, 1000) == list(cold)
     assert found.waiting == total(found)["waiting"] == queued(sim.world)
     assert found.looked_at == total(found)["looked_at"]

@@ -36,7 +36,7 @@ class Most(NamedTuple):
 REACHED = {
     KTH: Most(47, 1.7, 1.45, 1.17, 0.78),
     SDSC: Most(13, 1.3, 1.15, 1.0, 0.6),
-    CURIE: Most(55, 1.4, 1.6, 1.05, 0.6),
+    CURIE: Most(62, 1.4, 1.65, 1.05, 0.6),
     HPC2N: Most(66, 1.1, 1.0, 1.0, 0.85),
 }
 

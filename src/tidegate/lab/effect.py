@@ -60,7 +60,7 @@ class Tried:
     """One policy, tried on a twin of the world: both twins see a change, so that both look at everything anew."""
 
     def __init__(self, world: World, policy: PolicySpec, now: int) -> None:
-        self.policy, self.now = policy, now
+        self.now = now
         self.world = twin = world.fork()
         apply(twin, PolicyChanged(now, twin.policy_version + 1, policy))
         self.memo = Memo()  # it ranks a long line once, for the cycle and for the places
@@ -73,7 +73,7 @@ class Tried:
             self.promises.pop(task, None)
 
     def line(self, pool: str, at_most: int) -> list[Job]:
-        return list(islice(in_line(self.memo, self.policy, self.world.pools[pool], self.now), at_most))
+        return list(islice(in_line(self.memo, self.world, self.world.pools[pool], self.now), at_most))
 
     def refuses(self, job: Job) -> Refused | None:
         """If it were submitted now; what it depends on has ended, or it would not be in line."""
@@ -81,9 +81,9 @@ class Tried:
         return answer if isinstance(answer, Refused) else None
 
 
-def in_line(memo: Memo, policy: PolicySpec, pool: Pool, now: int) -> Iterator[Job]:
+def in_line(memo: Memo, world: World, pool: Pool, now: int) -> Iterator[Job]:
     """The waiting jobs of a pool as `decide` would have their turn, if each were refused."""
-    ranking, _ = memo.ranking(policy, pool, now)
+    ranking, _ = memo.ranking(world, pool, now)
     heads = [(entry[0], entry[1], entry[2], entry[5], 0) for entry in ranking.entries]  # sorted, so it is a heap
     while heads:
         *_, lane, at = heads[0]
@@ -92,7 +92,7 @@ def in_line(memo: Memo, policy: PolicySpec, pool: Pool, now: int) -> Iterator[Jo
             heappop(heads)
         else:
             job = lane.jobs[at + 1]
-            heapreplace(heads, (rank(policy, pool, lane, job, now), job.submit_ms, job.id, lane, at + 1))
+            heapreplace(heads, (rank(world, pool, lane, job, now), job.submit_ms, job.id, lane, at + 1))
 
 
 class _Rows:
