@@ -178,13 +178,16 @@ def count_alike(world: World, job: Job, change: int) -> None:
 def rank_anew(world: World, job: Job, *, ended: bool = False) -> None:
     """More is known of its user, so compared jobs that wait may have another rank now, in whichever pool.
 
-    Where room came back all is looked at anyway; an end elsewhere says that it has to be.
+    A start matters to scouts only, so to what is alike. Where room came back all is looked at anyway; an end elsewhere
+    says that it has to be.
     """
+    alike = alike_key(job)
     for pool in world.pools.values():
         theirs = pool.lanes_of.get(job.spec.user)
         if theirs is not None:
             for lane in map(pool.lanes.__getitem__, theirs):
-                pool.changed[lane.serial] = lane
+                if ended or lane.alike == alike:
+                    pool.changed[lane.serial] = lane
             if ended and pool.name != job.pool:
                 pool.freed = None
             world.stirred[pool.name] = pool
