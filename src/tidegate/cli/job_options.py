@@ -11,6 +11,7 @@ from tidegate.cli.values import (
     labels,
     moment,
     name,
+    octets_of,
     pair,
     pattern,
     resource,
@@ -214,11 +215,7 @@ def refuse_octets(body: "dict[str, Any]") -> None:
 def read_script(path: str, said: Options) -> str:
     """The text of a script; options on its `#TIDE` lines count where the command line says nothing."""
     try:
-        if path == "-":
-            octets = sys.stdin.buffer.read(SCRIPT_MAX + 1)
-        else:
-            with open(path, "rb") as stream:
-                octets = stream.read(SCRIPT_MAX + 1)
+        octets = octets_of(path, SCRIPT_MAX + 1)
     except FileNotFoundError:
         raise FailureError(
             f"there is no file {path!r}; to submit a command write it after --: tide submit -- {path} ..."

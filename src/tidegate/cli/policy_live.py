@@ -8,6 +8,7 @@ from tidegate.cli.options import Options, count
 from tidegate.cli.policy import DIFFERENT
 from tidegate.cli.screen import json_rows, json_value, moment, table, width
 from tidegate.cli.server import ALWAYS, KNOWN, Server
+from tidegate.cli.values import octets_of
 from tidegate.wire.look import plain
 
 TYPE_CHECKING = False
@@ -132,11 +133,7 @@ def choice_of(word: str) -> "dict[str, Any]":
     if word != "-" and (word in builtin_names() or not (os.path.exists(word) or set(word) & set("/\\."))):
         return {"name": word}
     try:
-        if word == "-":
-            octets = sys.stdin.buffer.read(SIZE_MAX + 1)
-        else:
-            with open(word, "rb") as stream:
-                octets = stream.read(SIZE_MAX + 1)
+        octets = octets_of(word, SIZE_MAX + 1)
         text = octets.decode("utf-8-sig")
     except OSError as error:
         raise FailureError(f"{word}: cannot be read ({error.strerror}); check the path") from None

@@ -1,5 +1,6 @@
 """What people write as values of options: each reader gives what the server is told, or a ValueError with the cure."""
 
+import sys
 import time
 
 from tidegate.cli.options import decimal, whole
@@ -152,3 +153,11 @@ def _calendar(text: str) -> int:
 
 def _no_moment(text: str) -> ValueError:
     return ValueError(f"{text[:40]!r} is no time; write +2h, 14:30 or 2026-11-20T08:00")
+
+
+def octets_of(path: str, at_most: int) -> bytes:
+    """Of a file that an argument names; `-` is standard input."""
+    if path == "-":
+        return sys.stdin.buffer.read(at_most)
+    with open(path, "rb") as stream:
+        return stream.read(at_most)
