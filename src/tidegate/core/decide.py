@@ -279,9 +279,12 @@ class _Pass:
         soon = self.now + grace_ms
         if promise.start_by <= soon:
             return
+        victims = preemptor.victims(self.pool, lane, line.job, task)
+        if not victims:
+            return
         self.placer.lift(lane, promise.start_by, self._rows(promise))
         room = self.placer.room_between(soon, soon + lane.estimate_ms)
-        halts = preemptor.make_room(self.pool, lane, line.job, task, room)
+        halts = preemptor.make_room(self.pool, lane, line.job, task, room, victims)
         if not halts:
             self.placer.stand(lane, promise.start_by, self._rows(promise))
             return

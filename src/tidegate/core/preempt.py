@@ -76,13 +76,17 @@ class Preemptor:
         self.now = now
         self.looks = looks  # by pool: when time alone may change the answer; of the cycle
 
-    def make_room(self, pool: Pool, lane: Lane, job: Job, task: int, room: Columns) -> list[HaltRequested]:
+    def victims(self, pool: Pool, lane: Lane, job: Job, task: int) -> list[Victim]:
+        """Who may be interrupted for the job now, whether or not that is enough."""
+        if not self._allowed(pool):
+            return []
+        return self._candidates(pool, lane, job, claim_of(self.world, lane, job, task, self.now))
+
+    def make_room(
+        self, pool: Pool, lane: Lane, job: Job, task: int, room: Columns, victims: list[Victim]
+    ) -> list[HaltRequested]:
         """Those who go, so that the job fits in `room` and what they leave; none, if that cannot be, or not yet."""
         allowed = self._allowed(pool)
-        claim = claim_of(self.world, lane, job, task, self.now)
-        victims = self._candidates(pool, lane, job, claim) if allowed else []
-        if not victims:
-            return []
         chosen = by_row(pool, lane, room, victims) if not lane.shape.stack else victims
         chosen = needed(pool, lane, room, chosen)
         if not chosen or not self._stays_so(lane, chosen):
