@@ -31,6 +31,7 @@ from tidegate.model.policy import (
     EstimateFrom,
     Fit,
     FitBy,
+    InTide,
     JobClass,
     Order,
     OrderBy,
@@ -39,6 +40,8 @@ from tidegate.model.policy import (
     Preemption,
     Queue,
     Share,
+    Tide,
+    Tides,
     Users,
 )
 
@@ -81,6 +84,33 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
             chooser.pick((0, 12)), chooser.pick((0, 256)), answer_max_ms=30, at_once_max=chooser.pick((0, 1, 2))
         ),
         cycle,
+        tide=tide_of(chooser) if one_in(chooser, 3) else None,
+    )
+
+
+def tide_of(chooser: Chooser) -> Tides:
+    """One that turns often."""
+    return Tides(
+        depth=chooser.pick((0, 1, 3)),
+        arrivals=chooser.pick((0, 1, 3)),
+        arrivals_min=chooser.pick((1, 3)),
+        wait_ms=chooser.pick((0, 5)),
+        utilization_percent=chooser.pick((0, 0, 50)),
+        ebb_percent=chooser.pick((0, 50, 100)),
+        window_ms=chooser.pick((5, 20)),
+        baseline_ms=chooser.pick((20, 100)),
+        hold_ms=chooser.pick((0, 3, 10)),
+        ebb_ms=chooser.pick((0, 5)),
+        states={state.value: in_tide_of(chooser) for state in Tide if state is not Tide.CALM},
+    )
+
+
+def in_tide_of(chooser: Chooser) -> InTide:
+    return InTide(
+        chooser.pick((None, Order(chooser.pick(tuple(OrderBy)), chooser.pick((0, 15))))),
+        chooser.pick((None, Backfill(chooser.pick(DEPTHS), chooser.pick(tuple(CandidateOrder))))),
+        chooser.pick((None, Fit(chooser.pick(tuple(FitBy))))),
+        chooser.pick((None, preemption_of(chooser))),
     )
 
 

@@ -36,7 +36,7 @@ class Room:
 
     def __init__(self, world: World, pool: str, now: int) -> None:
         self.now = now
-        self.by: FitBy = world.policy.fit.by
+        self.by: FitBy = world.policy_in(pool).fit.by
         busy = {name for run in world.runs.values() for name, _ in run.nodes}
         self.nodes: list[Node] = [  # one that is tried takes one run at a time
             replace(node, state=NodeState.DRAINED)
@@ -108,7 +108,7 @@ def slow_decide(world: World, now: int) -> tuple[list[JobStarted], dict[int, Pro
     tree = SlowTree(world, now)
     if world.policy.queues:
         heads = [job for pool in world.pools for job in first_of_lanes(world, pool)]
-        tree.keep_for_aged([job for job in heads if has_aged(world.policy, job, now)])
+        tree.keep_for_aged([job for job in heads if has_aged(world.policy_in(job.pool), job, now)])
     for name in sorted(world.stirred):
         one = _Slow(world, name, now, tree)
         one.run()
@@ -122,7 +122,7 @@ class _Slow:
         self.world, self.pool, self.now = world, pool, now
         self.tree = tree
         self.passed_by: set[LaneKey] = set()  # no room under the limits of their queues
-        self.policy = world.policy
+        self.policy = world.policy_in(pool)
         self.room = Room(world, pool, now)
         self.starts: list[JobStarted] = []
         self.promises: dict[int, Promise] = {}

@@ -56,19 +56,19 @@ def may_preempt(policy: PolicySpec) -> bool:
 class Preemptor:
     """Of one cycle."""
 
-    __slots__ = ("looks", "margin", "now", "policy", "rules", "shares", "world")
+    __slots__ = ("looks", "now", "policy", "rules", "shares", "world")
 
     def __init__(self, world: World, shares: Shares | None, now: int) -> None:
         self.world = world
         self.policy = world.policy
-        self.rules = world.policy.preemption
-        self.margin = (self.rules.share_margin_percent << HELD_BITS) // 100
+        self.rules = world.policy.preemption  # of the pool that is looked at
         self.shares = shares
         self.now = now
         self.looks: dict[str, int] = {}  # by pool: when time alone may change the answer
 
     def make_room(self, pool: Pool, lane: Lane, job: Job, task: int, room: Columns) -> list[HaltRequested]:
         """Those who go, so that the job fits in `room` and what they leave; none, if that cannot be, or not yet."""
+        self.rules = self.world.policy_in(pool.name).preemption
         allowed = self._allowed(pool)
         victims = self._candidates(pool, lane, job) if allowed else []
         if not victims:
@@ -136,7 +136,7 @@ class Preemptor:
                 self._look_at(pool, waited)
                 return "", BY_LEVEL
             return f"queue {mine.name} takes back what it is guaranteed", Rule(mine, theirs, reclaims=True)
-        if self.margin and mine.share_held() + self.margin < theirs.share_held():
+        if self.margin() and mine.share_held() + self.margin() < theirs.share_held():
             return f"queue {theirs.name} holds more than its share against {mine.name}", Rule(mine, theirs)
         return "", BY_LEVEL
 
@@ -158,7 +158,7 @@ class Preemptor:
         shares.charge(lane)
         for victim in chosen:
             self._discharge(victim, -1)
-        holds = all(victim.rule.holds(self.margin) for victim in chosen)
+        holds = all(victim.rule.holds(self.margin()) for victim in chosen)
         for victim in chosen:
             self._discharge(victim, 1)
         shares.charge(lane, -1)
@@ -175,6 +175,9 @@ class Preemptor:
         if other.spec.checkpoint is not None:
             ran = min(ran, self.rules.grace_ms)
         return ran * sum(run.counts)
+
+    def margin(self) -> int:
+        return (self.rules.share_margin_percent << HELD_BITS) // 100
 
     def _class(self, job: Job) -> JobClass:
         return self.policy.classes.get(job.spec.klass, NO_CLASS)

@@ -192,7 +192,7 @@ class Shares:
         aged: list[tuple[Place, str, Lane]] = []
         for pool in self.world.pools.values():
             for lane in pool.lanes.values():
-                head, bound = lane.jobs[0], ageing_bound(policy, lane)
+                head, bound = lane.jobs[0], ageing_bound(self.world.policy_in(pool.name), lane)
                 if bound and self.at - head.submit_ms >= bound:
                     aged.append(((AGED, head.submit_ms, head.id), pool.name, lane))
         aged.sort()

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tidegate.model.policy import NODES, PART_BITS, Bound, Bounds, PolicySpec, Queue
+from tidegate.model.policy import NODES, PART_BITS, Bound, Bounds, PolicySpec, Queue, Tide
 from tidegate.wire.bounds import format_bound
 
 PART = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
@@ -29,6 +29,7 @@ def faults(spec: PolicySpec) -> Iterator[Fault]:
         else:
             yield from _queue(spec, name, queue)
     yield from _guarantees(spec)
+    yield from _tides(spec)
     for name, rule in spec.admission.items():
         for queue_name in rule.queues if spec.queues else ():
             if queue_name not in spec.queues and not has_parts(spec, queue_name):
@@ -69,6 +70,26 @@ def _above(path: str, small: Bounds, large: Bounds, what: str) -> Iterator[Fault
                 f"{path}.{bound.resource}", f"{format_bound(bound)} is more than {what}, {format_bound(bounding)}",
                 "lower the one or raise the other",
             )  # fmt: skip
+
+
+TURNED = (Tide.RISING.value, Tide.SURGE.value, Tide.EBBING.value)
+
+
+def _tides(spec: PolicySpec) -> Iterator[Fault]:
+    states = spec.tide.states if spec.tide is not None else {}
+    for state in states:
+        if state not in TURNED:
+            cure = "say it in the policy itself" if state == Tide.CALM else f"name one of: {', '.join(TURNED)}"
+            yield Fault(f"tide.states.{state}", "is no tide that changes anything", cure)
+    for name, rule in spec.admission.items():
+        for state in rule.tides:
+            if state not in TURNED:
+                yield Fault(
+                    f"admission.{name}.tides", f"{state!r} is no tide in which jobs are refused",
+                    f"name one of: {', '.join(TURNED)}",
+                )  # fmt: skip
+        if rule.tides and spec.tide is None:
+            yield Fault(f"admission.{name}.tides", "the policy has no tide", "write 'tide: {}' at least")
 
 
 def _exceeds(bound: Bound, other: Bound) -> bool:
