@@ -11,7 +11,7 @@ from tidegate.model.jobs import Outcome
 from tidegate.world import arrays
 from tidegate.world.accounts import charge, reopen
 from tidegate.world.ended import job_gone, name_environment, notice_sent, remember_run
-from tidegate.world.gauges import arrived, began, tide_turned, watch_anew, watch_pools
+from tidegate.world.gauges import arrived, note_start, tide_turned, watch_anew, watch_pools
 from tidegate.world.nodes import blame, change_node, forgive
 from tidegate.world.pool import FITTING_KEPT
 from tidegate.world.records import NO_TRIES, ArrayState, Excess, HaltAsked, Parked, Run, Tries
@@ -244,7 +244,7 @@ def _job_started(world: World, event: ev.JobStarted) -> None:
     if spec.checkpoint is not None:
         begin_saving(world, job, run)
     if world.gauges and event.attempt == 1:
-        began(world, job, event.at)
+        note_start(world, job, event.at)
     world.launching[task] = world.ordered = world.seq
     digest = world.digest
     digest.runs.touched.add(task)

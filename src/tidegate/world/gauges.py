@@ -73,7 +73,7 @@ def arrived(world: World, job: Job, at: int) -> None:
     _keep(world, job.pool, gauge, recent, gauge.usual + learnt, gauge.started, gauge.waited)
 
 
-def began(world: World, job: Job, at: int) -> None:
+def note_start(world: World, job: Job, at: int) -> None:
     """A task that never ran before has started."""
     tide, gauge = world.policy.tide, world.gauges[job.pool]
     assert tide is not None
