@@ -112,6 +112,8 @@ def _high(world: World, pool: Pool, tide: Tides, gauge: Gauge, now: int) -> str:
         and (not tide.utilization_percent or utilization_percent(pool) >= tide.utilization_percent)
     ):
         return f"{waiting_tasks(world, pool, UNBOUNDED)} tasks wait, more than {tide.depth}"
+    if not tide.wait_ms and gauge.recent <= tide.arrivals_min << ARRIVAL_BITS:
+        return ""  # it only decays: no need to look
     flow = _flow(tide, gauge, now)
     if tide.arrivals and flow.lately > flow.most:
         usual = flow.usual * MILLI >> ARRIVAL_BITS
@@ -136,6 +138,8 @@ def _is_shallow(world: World, pool: Pool, tide: Tides) -> bool:
 
 
 def _is_slow(tide: Tides, gauge: Gauge, at: int) -> bool:
+    if not tide.wait_ms and gauge.recent * 100 <= (tide.arrivals_min << ARRIVAL_BITS) * tide.ebb_percent:
+        return True  # it only decays: no need to look
     flow = _flow(tide, gauge, at)
     if tide.arrivals and flow.lately * 100 > flow.most * tide.ebb_percent:
         return False

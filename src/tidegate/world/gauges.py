@@ -66,10 +66,12 @@ def arrived(world: World, job: Job, at: int) -> None:
     came = (1 if array is None else len(array.indices)) << ARRIVAL_BITS
     gauge = _moved(gauge, tide, at)
     recent = gauge.recent + came
-    learnt_max = LEARNT_FACTOR * usual_lately(tide, gauge, gauge.usual, at)
-    floor = LEARNT_FACTOR * (tide.arrivals_min << ARRIVAL_BITS) // max(1, tide.arrivals)
-    learnt_max = max(learnt_max, floor)
-    learnt = came if recent <= learnt_max or not is_known(tide, gauge, at) else came * learnt_max // recent
+    learnt = came
+    most = LEARNT_FACTOR * (tide.arrivals_min << ARRIVAL_BITS) // max(1, tide.arrivals)
+    if recent > most and is_known(tide, gauge, at):  # rarely: the rest costs more
+        most = max(most, LEARNT_FACTOR * usual_lately(tide, gauge, gauge.usual, at))
+        if recent > most:
+            learnt = came * most // recent
     _keep(world, job.pool, gauge, recent, gauge.usual + learnt, gauge.started, gauge.waited)
 
 
@@ -96,10 +98,12 @@ def _moved(gauge: Gauge, tide: Tides, at: int) -> Gauge:
     passed = at - gauge.at
     if passed <= 0:
         return gauge
+    started, waited = gauge.started, gauge.waited
+    if started:
+        started, waited = halved(started, passed, tide.window_ms), halved(waited, passed, tide.window_ms)
     return Gauge(
         gauge.state, gauge.since, gauge.began, at, halved(gauge.recent, passed, tide.window_ms),
-        halved(gauge.usual, passed, tide.baseline_ms), halved(gauge.started, passed, tide.window_ms),
-        halved(gauge.waited, passed, tide.window_ms), gauge.turns,
+        halved(gauge.usual, passed, tide.baseline_ms), started, waited, gauge.turns,
     )  # fmt: skip
 
 
