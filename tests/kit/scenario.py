@@ -22,6 +22,7 @@ from tidegate.model.jobs import (
 )
 from tidegate.model.nodes import Node
 from tidegate.model.policy import (
+    BY_STANDING,
     DEPTH_ALL,
     PART_BITS,
     Backfill,
@@ -34,6 +35,7 @@ from tidegate.model.policy import (
     Feedback,
     Fit,
     FitBy,
+    InTide,
     JobClass,
     Order,
     OrderBy,
@@ -42,6 +44,8 @@ from tidegate.model.policy import (
     Preemption,
     Queue,
     Share,
+    Tide,
+    Tides,
     Users,
 )
 
@@ -85,8 +89,42 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
             chooser.pick((0, 12)), chooser.pick((0, 256)), answer_max_ms=30, at_once_max=chooser.pick((0, 1, 2))
         ),
         cycle,
+        tide=tide_of(chooser) if one_in(chooser, 3) else None,
     )
-    return replace(spec, order=order_of(chooser, spec.order), feedback=feedback_of(chooser))
+    return with_feedback(chooser, spec)
+
+
+def with_feedback(chooser: Chooser, spec: PolicySpec) -> PolicySpec:
+    order, tide = order_of(chooser, spec.order), spec.tide
+    if tide is not None and order.by in BY_STANDING:  # which does not come and go with the tide
+        tide = replace(tide, states={state: replace(other, order=None) for state, other in tide.states.items()})
+    return replace(spec, order=order, feedback=feedback_of(chooser), tide=tide)
+
+
+def tide_of(chooser: Chooser) -> Tides:
+    """One that turns often."""
+    return Tides(
+        depth=chooser.pick((0, 1, 3)),
+        arrivals=chooser.pick((0, 1, 3)),
+        arrivals_min=chooser.pick((1, 3)),
+        wait_ms=chooser.pick((0, 5)),
+        utilization_percent=chooser.pick((0, 0, 50)),
+        ebb_percent=chooser.pick((0, 50, 100)),
+        window_ms=chooser.pick((5, 20)),
+        baseline_ms=chooser.pick((20, 100)),
+        hold_ms=chooser.pick((0, 3, 10)),
+        ebb_ms=chooser.pick((0, 5)),
+        states={state.value: in_tide_of(chooser) for state in Tide if state is not Tide.CALM},
+    )
+
+
+def in_tide_of(chooser: Chooser) -> InTide:
+    return InTide(
+        chooser.pick((None, Order(chooser.pick(ORDERS), chooser.pick((0, 15))))),
+        chooser.pick((None, Backfill(chooser.pick(DEPTHS), chooser.pick(tuple(CandidateOrder))))),
+        chooser.pick((None, Fit(chooser.pick(tuple(FitBy))))),
+        chooser.pick((None, preemption_of(chooser))),
+    )
 
 
 def order_of(chooser: Chooser, order: Order) -> Order:

@@ -39,7 +39,7 @@ class Room:
 
     def __init__(self, world: World, pool: str, now: int) -> None:
         self.now = now
-        self.by: FitBy = world.policy.fit.by
+        self.by: FitBy = world.policy_in(pool).fit.by
         busy = {name for run in world.runs.values() for name, _ in run.nodes}
         self.nodes: list[Node] = [  # one that is tried takes one run at a time
             replace(node, state=NodeState.DRAINED)
@@ -126,7 +126,7 @@ class _Slow:
         self.world, self.pool, self.now = world, pool, now
         self.tree = tree
         self.passed_by: set[LaneKey] = set()  # no room under the limits of their queues
-        self.policy = world.policy
+        self.policy = world.policy_in(pool)
         self.room = Room(world, pool, now)
         self.starts: list[JobStarted] = []
         self.promises: dict[int, Promise] = {}
@@ -292,7 +292,7 @@ def first_of_lanes(world: World, pool: str) -> Iterator[Job]:
 
 
 def has_aged(world: World, job: Job, now: int) -> bool:
-    policy = world.policy
+    policy = world.policy_in(job.pool)
     if sinks(policy, job):
         return now - since(world, job) >= policy.feedback.ageing_bound_ms
     known = policy.classes.get(job.spec.klass)

@@ -19,6 +19,7 @@ from tidegate.model.policy import (
     Fit,
     FitBy,
     Hours,
+    InTide,
     JobClass,
     Order,
     OrderBy,
@@ -28,6 +29,7 @@ from tidegate.model.policy import (
     Queue,
     Rule,
     Share,
+    Tides,
     Users,
 )
 from tidegate.wire import policy_fields, yaml_text
@@ -65,7 +67,12 @@ checkpoints: {every: 10m, write_mib_s: 200, at_once_max: 4}
 cycle: {starts_max: 1_000}
 admission:
   large: {at_least: {gpus: 8, nodes: 2}, closed: [mon-fri 08:00-18:00], utc_offset: -1h, why: by night}
-  tagged: {needs_tags: project, queues: [lab], unless_classes: ["no"], classes: critical, time_from: 1h}
+  tagged: {needs_tags: project, queues: [lab], unless_classes: ["no"], classes: critical, time_from: 1h, tides: surge}
+tide:
+  states:
+    surge: {order: {by: fcfs}, backfill: 2, fit: spread, preemption: {budget_percent: 50}, why: quick}
+  depth: 30
+  wait: 20m
 """
 
 
@@ -120,9 +127,22 @@ def test_every_entry_is_read():
                 utc_offset_ms=-HOUR_MS,
                 why="by night",
             ),
-            "tagged": Rule((), HOUR_MS, ("lab",), ("critical",), ("no",), ("project",)),
+            "tagged": Rule((), HOUR_MS, ("lab",), ("critical",), ("no",), ("project",), tides=("surge",)),
         },
-        "a test",
+        Tides(
+            30,
+            wait_ms=20 * 60_000,
+            states={
+                "surge": InTide(  # what is not said is as in the policy itself, wherever that stands
+                    Order(OrderBy.FCFS, 24 * HOUR_MS, why="small first"),
+                    Backfill(2, CandidateOrder.SHORTEST),
+                    Fit(FitBy.SPREAD),
+                    Preemption(0, min_run_ms=60_000, budget_percent=50),
+                    "quick",
+                )
+            },
+        ),
+        why="a test",
     )
 
 

@@ -101,16 +101,17 @@ class _Cycle:
 
 def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
     """A full pass, or just the arrivals where nothing else could have changed."""
-    ranking, unchanged = memo.ranking(cycle.policy, pool, cycle.now)
+    policy = cycle.policy if not cycle.world.swayed else cycle.world.policy_in(pool.name)
+    ranking, unchanged = memo.ranking(policy, pool, cycle.now)
     settled = memo.settled.get(pool.name) if cycle.preemptor is None else None
     room_came = pool.freed is None or bool(pool.freed)
-    if settled is None or not unchanged or room_came or not _only_arrivals(settled, cycle.policy, pool, ranking):
+    if settled is None or not unchanged or room_came or not _only_arrivals(settled, policy, pool, ranking):
         memo.settled.pop(pool.name, None)
         ranking.room_came(pool.freed)
         if ranking.known or pool.promised:
-            placer = placer_for(pool, cycle.policy.fit.by, cycle.now, ranking.cursors)
+            placer = placer_for(pool, policy.fit.by, cycle.now, ranking.cursors)
             full_pass = _Pass(
-                cycle, pool, placer, Turns(cycle.policy, cycle.now, pool, ranking, ranking.leaves, cycle.shares)
+                cycle, pool, placer, Turns(policy, cycle.now, pool, ranking, ranking.leaves, cycle.shares)
             )
             settled = full_pass.full()
             if settled is not None and cycle.shares is None and cycle.preemptor is None:
@@ -128,8 +129,8 @@ def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
             return
         some: dict[LeafKey, list[Ranked]] = {}
         for entry in arrived:
-            some.setdefault(leaf_key(cycle.policy, ranking, entry[5], entry[0]), []).append(entry)
-        turns = Turns(cycle.policy, cycle.now, pool, ranking, some, None)
+            some.setdefault(leaf_key(policy, ranking, entry[5], entry[0]), []).append(entry)
+        turns = Turns(policy, cycle.now, pool, ranking, some, None)
         settled.untried = _Pass(cycle, pool, settled.placer, turns).candidates()
 
 
@@ -182,7 +183,7 @@ class _Pass:
         self.placer = placer
         self.turns = turns
         self.world = cycle.world
-        self.policy = cycle.policy
+        self.policy = turns.policy
         self.now = cycle.now
         self.promises: dict[int, Promise] = {}
         self.standing: dict[int, tuple[int, Chosen]] = {}  # promises of earlier cycles that still hold

@@ -26,7 +26,7 @@ class Claim(NamedTuple):
 
 
 def claim_of(world: World, lane: Lane, job: Job, task: int, now: int) -> Claim | None:
-    policy = world.policy
+    policy = world.policy_in(job.pool)
     if policy.order.by is not OrderBy.FEEDBACK:
         return None
     tries = world.tries.get(task)

@@ -36,6 +36,7 @@ def _submit(job: Job) -> int:
 class Ranking:
     """The lanes of one pool, by rank of their heads."""
 
+    policy: PolicySpec  # in that pool
     capacity: list[int]  # of the pool, which ranks may be measured by
     leaf_names: dict[str, str] | None  # by queue and user, as far as asked; None: neither queues nor levels
     leaves: dict[LeafKey, list[Ranked]] = field(default_factory=dict)
@@ -125,14 +126,13 @@ class Settled:
 
 
 class Memo:
-    __slots__ = ("cycle", "moving", "only_savers", "policy_version", "preempts", "rankings", "settled")
+    __slots__ = ("cycle", "only_savers", "policy_version", "preempts", "rankings", "settled")
 
     def __init__(self) -> None:
         self.cycle = -1
         self.policy_version = -1
         self.preempts = False  # the policy lets somebody be interrupted,
         self.only_savers = False  # and nobody but those who can save themselves
-        self.moving = False  # ranks change against each other while nothing happens
         self.rankings: dict[str, Ranking] = {}
         self.settled: dict[str, Settled] = {}
 
@@ -142,16 +142,20 @@ class Memo:
             self.rankings.clear()
             self.settled.clear()
             self.policy_version = world.policy_version
-            self.moving = moves_with_time(world.policy)
             self.preempts = may_preempt(world.policy)
             self.only_savers = only_savers(world.policy)
 
     def ranking(self, policy: PolicySpec, pool: Pool, now: int) -> tuple[Ranking, bool]:
         """The lanes in order as of now, and whether the order of what waited before is unchanged."""
         ranking = self.rankings.get(pool.name)
-        if ranking is None or ranking.capacity is not pool.capacity or self.moving:
+        if (
+            ranking is None
+            or ranking.capacity is not pool.capacity
+            or ranking.policy is not policy
+            or moves_with_time(policy)
+        ):
             parted = bool(policy.queues) or any(known.level for known in policy.classes.values())
-            ranking = self.rankings[pool.name] = Ranking(pool.capacity, {} if parted else None)
+            ranking = self.rankings[pool.name] = Ranking(policy, pool.capacity, {} if parted else None)
             for lane in pool.lanes.values():
                 ranking.update(policy, pool, lane, now)
             return ranking, False

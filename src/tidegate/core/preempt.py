@@ -65,19 +65,19 @@ def only_savers(policy: PolicySpec) -> bool:
 class Preemptor:
     """Of one cycle."""
 
-    __slots__ = ("looks", "margin", "now", "policy", "rules", "shares", "world")
+    __slots__ = ("looks", "now", "policy", "rules", "shares", "world")
 
     def __init__(self, world: World, shares: Shares | None, now: int, looks: dict[str, int]) -> None:
         self.world = world
         self.policy = world.policy
-        self.rules = world.policy.preemption
-        self.margin = (self.rules.share_margin_percent << HELD_BITS) // 100
+        self.rules = world.policy.preemption  # of the pool that is looked at
         self.shares = shares
         self.now = now
         self.looks = looks  # by pool: when time alone may change the answer; of the cycle
 
     def victims(self, pool: Pool, lane: Lane, job: Job, task: int) -> list[Victim]:
         """Who may be interrupted for the job now, whether or not that is enough."""
+        self.rules = self.world.policy_in(pool.name).preemption
         if not self._allowed(pool):
             return []
         return self._candidates(pool, lane, job, claim_of(self.world, lane, job, task, self.now))
@@ -153,7 +153,7 @@ class Preemptor:
                 self._look_at(pool, waited)
                 return "", BY_LEVEL
             return f"queue {mine.name} takes back what it is guaranteed", Rule(mine, theirs, reclaims=True)
-        if self.margin and mine.share_held() + self.margin < theirs.share_held():
+        if self.margin() and mine.share_held() + self.margin() < theirs.share_held():
             return f"queue {theirs.name} holds more than its share against {mine.name}", Rule(mine, theirs)
         return "", BY_LEVEL
 
@@ -200,7 +200,7 @@ class Preemptor:
         shares.charge(lane)
         for victim in chosen:
             self._discharge(victim, -1)
-        holds = all(victim.rule.holds(self.margin) for victim in chosen)
+        holds = all(victim.rule.holds(self.margin()) for victim in chosen)
         for victim in chosen:
             self._discharge(victim, 1)
         shares.charge(lane, -1)
@@ -217,6 +217,9 @@ class Preemptor:
         if other.spec.checkpoint is not None:
             ran = min(ran, self.rules.grace_ms)
         return ran * sum(run.counts)
+
+    def margin(self) -> int:
+        return (self.rules.share_margin_percent << HELD_BITS) // 100
 
     def _class(self, job: Job) -> JobClass:
         return self.policy.classes.get(job.spec.klass, NO_CLASS)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from tidegate.model.base import Value
 
@@ -31,6 +32,10 @@ class OrderBy(StrEnum):
     PRIORITY = "priority"
     SHORTEST_REMAINING = "shortest-remaining"
     FEEDBACK = "feedback"
+
+
+BY_STANDING = (OrderBy.FEEDBACK, OrderBy.SHORTEST_REMAINING)
+"""Orders by what a job that waits has used or saved."""
 
 
 class CandidateOrder(StrEnum):
@@ -231,6 +236,15 @@ class Hours(Value, frozen=True, gc=False, forbid_unknown_fields=True):
     end: int
 
 
+class Tide(StrEnum):
+    """How demand stands in a pool."""
+
+    CALM = "calm"
+    RISING = "rising"  # more than usual; it has not held yet
+    SURGE = "surge"
+    EBBING = "ebbing"  # as much as usual again; it has not held yet
+
+
 class Rule(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """Which jobs are refused: those for which all that it says holds."""
 
@@ -246,6 +260,10 @@ class Rule(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaul
     closed: Annotated[
         tuple[Hours, ...],
         Meta(description="jobs that could begin in these hours; none: always"),
+    ] = ()
+    tides: Annotated[
+        tuple[str, ...],
+        Meta(description="jobs of a pool whose tide is one of these now (rising, surge, ebbing); none: any"),
     ] = ()
     utc_offset_ms: Annotated[
         int, Meta(description="how far the clock of `closed` is ahead of UTC; may be negative")
@@ -309,6 +327,59 @@ class Cycle(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defau
     why: str = ""
 
 
+class InTide(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """What is otherwise while the tide of a pool is so; None: as it is in a calm."""
+
+    order: Annotated[
+        Order | None, Meta(description="as `order`; what it does not say is as there, in this and the next three")
+    ] = None
+    backfill: Annotated[Backfill | None, Meta(description="as `backfill`")] = None
+    fit: Annotated[Fit | None, Meta(description="as `fit`")] = None
+    preemption: Annotated[Preemption | None, Meta(description="as `preemption`")] = None
+    why: str = ""
+
+
+class Tides(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """When demand in a pool is a burst, and what it changes there."""
+
+    depth: Annotated[
+        int, Meta(ge=0, le=10_000, description="a sign: more tasks than this wait in the pool; 0: no sign")
+    ] = 10
+    arrivals: Annotated[
+        int, Meta(ge=0, le=1000, description="a sign: so many times as many tasks come as usual, or more; 0: no sign")
+    ] = 5
+    arrivals_min: Annotated[
+        int, Meta(ge=1, description="fewer than this within `window` are none, whatever is usual")
+    ] = 20
+    wait_ms: Annotated[
+        int, Meta(ge=0, description="a sign: those that started lately had waited longer, on average; 0: no sign")
+    ] = 0
+    utilization_percent: Annotated[
+        int, Meta(ge=0, le=100, description="depth is a sign only where so much of a resource is in use; 0: anywhere")
+    ] = 0
+    ebb_percent: Annotated[
+        int, Meta(ge=0, le=100, description="a burst is over when every sign is down to this part of its mark")
+    ] = 50
+    window_ms: Annotated[int, Meta(ge=1, description="what lately is: what is older by this counts half")] = (
+        5 * MINUTE_MS
+    )
+    baseline_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="what usual is, likewise; until a quarter of it has been seen, arrivals count for nothing",
+        ),
+    ] = 24 * HOUR_MS
+    hold_ms: Annotated[int, Meta(ge=0, description="rising becomes surge after this, and a surge lasts as long")] = (
+        5 * MINUTE_MS
+    )
+    ebb_ms: Annotated[int, Meta(ge=0, description="ebbing becomes calm after this")] = 15 * MINUTE_MS
+    states: Annotated[
+        dict[str, InTide], Meta(description="what is otherwise in a pool while it is `rising`, in `surge`, `ebbing`")
+    ] = msgspec.field(default_factory=dict)
+    why: str = ""
+
+
 class PolicySpec(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     name: str
     order: Order = Order()
@@ -322,5 +393,22 @@ class PolicySpec(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_
     checkpoints: Checkpoints = Checkpoints()
     cycle: Cycle = Cycle()
     admission: dict[str, Rule] = msgspec.field(default_factory=dict)
-    why: str = ""
+    tide: Tides | None = None
     feedback: Feedback = Feedback()
+    why: str = ""
+
+
+def in_tides(policy: PolicySpec) -> dict[str, PolicySpec]:
+    """The whole policy as it is in each state of the tide that changes something."""
+    if policy.tide is None:
+        return {}
+    return {
+        state: replace(
+            policy,
+            order=other.order or policy.order,
+            backfill=other.backfill or policy.backfill,
+            fit=other.fit or policy.fit,
+            preemption=other.preemption or policy.preemption,
+        )
+        for state, other in policy.tide.states.items()
+    }

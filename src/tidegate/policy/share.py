@@ -210,7 +210,7 @@ class Shares:
         aged: list[tuple[Place, str, Lane]] = []
         for pool in self.world.pools.values():
             for lane in pool.lanes.values():
-                head, bound = lane.jobs[0], ageing_bound(policy, lane)
+                head, bound = lane.jobs[0], ageing_bound(self.world.policy_in(pool.name), lane)
                 since = lane.since or head.submit_ms
                 if bound and self.at - since >= bound:
                     aged.append(((rank_when_aged(lane), since, head.id), pool.name, lane))

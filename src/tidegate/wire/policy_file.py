@@ -87,6 +87,7 @@ class _Reader:
 
     errors: list[Finding] = field(default_factory=list)
     places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    parts: dict[str, Any] = field(default_factory=dict)  # of the policy, as far as they are read
 
     def place(self, path: str) -> tuple[int, int]:
         """Where the path stands, or the nearest above it that does."""
@@ -99,17 +100,17 @@ class _Reader:
             path = ascii(path[:PATH_SHOWN_MAX])
         self.errors.append(Finding(node.line, node.column, path, message, cure))
 
-    def section(self, section: Section, node: Node, path: str) -> Any:
-        """The record, or None where something kept it from being made."""
+    def section(self, section: Section, node: Node, path: str, base: Any = None) -> Any:
+        """The record, or None where something kept it from being made. `base`: what it says where the file does not."""
         if isinstance(node, Scalar) and section.main is not None and not node.empty:
             value = self.value(section.main, node, path)
-            return None if value is None else section.record(**{section.main.attr: value})
+            return None if value is None else _made(section, {section.main.attr: value}, base)
         if not isinstance(node, Entries):
             self._not_a_map(section, node, path)
             return None
         values: dict[str, Any] = {}
         whole = True
-        for key, key_node, child in self.entries(node, path):
+        for key, key_node, child in self.in_order(self.entries(node, path)):
             known = section.find(key)
             if known is None:
                 self._unknown(section, key, key_node, path)
@@ -117,11 +118,17 @@ class _Reader:
             value = self.value(known, child, f"{path}.{key}" if path else key)
             whole = whole and value is not None
             values[known.attr] = value
+            if not path:
+                self.parts[known.attr] = value
         for known in section.fields:
             if known.required and known.attr not in values:
                 whole = False
                 self.wrong(node, known.key, "is missing", f"write '{known.key}: …'")
-        return section.record(**values) if whole else None
+        return _made(section, values, base) if whole else None
+
+    def in_order(self, entries: list[tuple[str, Node, Node]]) -> list[tuple[str, Node, Node]]:
+        """The tide says what differs from the other sections, so it is read after them."""
+        return sorted(entries, key=lambda entry: entry[0] == "tide")
 
     def entries(self, node: Entries, path: str) -> list[tuple[str, Node, Node]]:
         """The entries with a good key that comes for the first time."""
@@ -148,7 +155,8 @@ class _Reader:
         if known.section is not None:
             if known.kind is Kind.SECTIONS:
                 return self.sections(known.section, node, path)
-            return self.section(known.section, node, path)
+            base = (self.parts.get(known.attr) or known.section.record()) if known.is_partial else None
+            return self.section(known.section, node, path, base)
         if known.kind is Kind.DURATIONS:
             return self.durations(known, node, path)
         if known.kind is Kind.AMOUNTS:
@@ -293,6 +301,10 @@ class _Reader:
         self.wrong(node, at, "is not a field of a policy", cure)
 
 
+def _made(section: Section, values: dict[str, Any], base: Any) -> Any:
+    return section.record(**values) if base is None else replace(base, **values)
+
+
 def _near(word: str, names: Iterable[str]) -> str:
     near = get_close_matches(word[:60], list(names), n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}? " if near else ""
@@ -332,6 +344,8 @@ def dump_policy(spec: PolicySpec) -> str:
 def _lines(section: Section, record: Any, indent: str) -> Iterable[str]:
     for known in section.fields:
         value = getattr(record, known.attr)
+        if value is None:
+            continue
         if known.section is None:
             text = quoted(value) if known.kind is Kind.TEXT else shown(known, value)
             yield f"{indent}{known.key}: {text}\n"

@@ -28,6 +28,7 @@ def hints(spec: PolicySpec) -> Iterator[Hint]:
     yield from _classes(spec)
     yield from _queues(spec)
     yield from _admission(spec)
+    yield from _tides(spec)
     steps = spec.estimate.raise_steps_ms
     if any(step <= 0 for step in steps[:1]) or any(b <= a for a, b in pairwise(steps)):
         yield Hint("estimate.raise_steps", "a step that is not above the one before adds nothing", "let them rise")
@@ -94,6 +95,20 @@ def _admission(spec: PolicySpec) -> Iterator[Hint]:
                 )
         if rule.utc_offset_ms and not rule.closed:
             yield Hint(f"admission.{name}.utc_offset", "has no effect without closed hours", "leave it out")
+
+
+def _tides(spec: PolicySpec) -> Iterator[Hint]:
+    if spec.tide is None:
+        return
+    for state, other in spec.tide.states.items():
+        order = other.order or spec.order
+        if order.by in MAY_STARVE and not order.ageing_bound_ms and spec.order.by not in MAY_STARVE:
+            yield Hint(
+                f"tide.states.{state}.order", f"under {order.by.value} a job can starve while the tide is {state}",
+                "set order.ageing_bound, such as 24h",
+            )  # fmt: skip
+    if spec.tide.window_ms * 4 > spec.tide.baseline_ms:
+        yield Hint("tide.baseline", "is hardly longer than the window: a burst becomes the usual", "set a longer one")
 
 
 def _classes(spec: PolicySpec) -> Iterator[Hint]:

@@ -7,7 +7,7 @@ Used is the run time of all attempts times the GPUs of the job; of one that asks
 from bisect import bisect_right
 
 from tidegate.model.jobs import CPUS, GPUS, Job, JobSpec
-from tidegate.model.policy import SAVE_FIRST, OrderBy, PolicySpec, Preempt
+from tidegate.model.policy import BY_STANDING, SAVE_FIRST, OrderBy, PolicySpec, Preempt
 from tidegate.world.records import Run, Tries
 
 Standing = tuple[int, int, int]
@@ -22,7 +22,7 @@ MILLI = 1000
 
 def goes_by_standing(policy: PolicySpec) -> bool:
     """Does it matter anywhere what a job that waits has used or saved?"""
-    return policy.order.by in (OrderBy.FEEDBACK, OrderBy.SHORTEST_REMAINING)
+    return policy.order.by in BY_STANDING
 
 
 def sinks(policy: PolicySpec, spec: JobSpec) -> bool:
