@@ -133,6 +133,13 @@ class EventData(Data):
     why: str = ""
 
 
+class FallData(Data):
+    """By how much of a hundred at least the mean completion is below that under another policy."""
+
+    against: str
+    percent: int
+
+
 class Expected(Data):
     """Only what is said is compared."""
 
@@ -149,6 +156,7 @@ class Expected(Data):
     nodes: dict[str, Words] = {}  # node -> "10m drained", and each later change of its state
     node_why: dict[str, str] = {}  # node -> part of the last reason that was given for its state
     notices: dict[str, Words] = {}  # job -> the outcome its notify command was told, each time
+    completion_falls: FallData | None = None
     policies: list[str] | None = None  # "0s 1 fcfs", "10m 2 easy by ann: why": when, version, name, by whom, note
 
 
