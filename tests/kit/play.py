@@ -16,10 +16,12 @@ from tidegate.model.commands import (
     Hold,
     Release,
     Requeue,
+    Resume,
     RevokeExcess,
     SetNode,
     SetNodeState,
     Submit,
+    Suspend,
 )
 from tidegate.model.nodes import NodeState
 
@@ -44,7 +46,7 @@ def command_a_job(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
     index = chooser.integer(0, 3) if one_in(chooser, 3) else -1
     commands: tuple[Command, ...] = (
         Cancel(job, index), Cancel(job), Hold(job), Hold(job), Release(job), Requeue(job), Requeue(job, index),
-        AskCheckpoint(job, index),
+        AskCheckpoint(job, index), Suspend(job, index), Suspend(job), Resume(job, index), Resume(job),
     )  # fmt: skip
     sim.send(chooser.pick(commands))
 

@@ -19,9 +19,9 @@ from tidegate.journals.memory import MemoryJournal
 from tidegate.loop.loop import Cadence, Loop
 from tidegate.loop.recovery import keep_snapshot, recover
 from tidegate.model.base import ARRAY_BITS, task_key
-from tidegate.model.commands import Cancel, ChangePolicy, Command, Refused, Release, RevokeExcess, SetNode
+from tidegate.model.commands import Cancel, ChangePolicy, Command, Refused, Release, Resume, RevokeExcess, SetNode
 from tidegate.model.events import CycleRan, Event, JobStarted
-from tidegate.model.jobs import Job, Outcome
+from tidegate.model.jobs import CPUS, Job, Outcome
 from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import PolicySpec
 from tidegate.policy.order import moves_with_time
@@ -101,9 +101,9 @@ class WatchedLoop(Loop):
         super()._cycle(now)
         assert isinstance(self.journal, MemoryJournal)
         warm = self.journal.events[at:]
-        expected = [cold.cycle, *cold.starts, *cold.halts]
+        expected = [cold.cycle, *cold.starts, *cold.halts, *cold.resumes]
         assert warm == expected, f"a warm memo decides otherwise: {warm} is not {expected}"
-        if not cold.cycle.cut:
+        if not cold.cycle.cut and not any(pause.stopped for pause in world.pauses.values()):
             assert list(cold.starts) == expected_starts, f"{cold.starts} is not {expected_starts}"
             assert world.promises == expected_promises, f"{world.promises} is not {expected_promises}"
             self._promises_hold(now)
@@ -218,6 +218,9 @@ class Sim:
             if run is None or run.attempt != attempt:
                 continue
             chunk, placement = self.engine.placed[task, attempt]
+            pause = self.world.pauses.get(task)
+            if pause is not None and pause.stopped:  # what it lends may be taken before it has heard of it
+                chunk = tuple(part for part in chunk if part[0] != CPUS)
             for name, count in placement:
                 for resource, amount in chunk:
                     room[name][resource] = room[name].get(resource, 0) - amount * count
@@ -251,6 +254,7 @@ class Sim:
         if queues != self.world.policy.queues:  # a limit may have come that is too small for what waits
             self.send(ChangePolicy(replace(self.world.policy, queues=queues)))
         self.send(*(Release(job) for job, parked in self.world.parked.items() if parked.held))
+        self.send(*(Resume(task >> ARRAY_BITS) for task, pause in self.world.pauses.items() if pause.held))
         self.send(*(RevokeExcess(queue) for queue in self.world.excesses))
         tree = SlowTree(self.world, self.now)  # the policy and the nodes may have changed since a job came
         self.send(*(Cancel(job.id) for job in self.world.jobs.values() if not tree.may_ever_hold(job)))
@@ -268,7 +272,7 @@ class Sim:
         world, ledger = self.world, self.ledger
         left = {name for name in ("jobs", "runs", "arrays", "tries", "promises", "parked", "halting", "strays",
                                   "dependents", "environments", "env_users", "failed_on", "launching", "notices",
-                                  "ripe", "timers", "saves", "asks") if getattr(world, name)}  # fmt: skip
+                                  "ripe", "timers", "saves", "asks", "pauses") if getattr(world, name)}  # fmt: skip
         assert not left, {name: getattr(world, name) for name in left}
         assert not ledger.waiting
         assert not ledger.live

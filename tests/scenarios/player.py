@@ -120,6 +120,15 @@ class Played:
             found[self.task(event.task)].append((format_duration(event.at), where))
         return found
 
+    def suspended(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = defaultdict(list)
+        for event in self.journal.events:
+            if isinstance(event, ev.JobSuspended):
+                found[self.task(event.task)].append(f"{format_duration(event.at)}-")
+            elif isinstance(event, ev.JobResumed):
+                found[self.task(event.task)][-1] += format_duration(event.at)
+        return found
+
     def promises(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = defaultdict(list)
         for event in self.journal.events:
@@ -203,6 +212,9 @@ def differences(scenario: Scenario, played: Played) -> list[str]:
     ):
         for task, times in wanted.items():
             found += _differ(f"{task} {what}", [_time(one) for one in listed(times)], got.get(task, []))
+    suspended = played.suspended()
+    for task in {*expect.suspended, *suspended}:
+        found += _differ(f"{task} suspended", listed(expect.suspended.get(task, [])), suspended.get(task, []))
     found += _nodes(scenario, played)
     for job, outcomes in expect.notices.items():
         told = [outcome.value for told, outcome in played.notices if told == int(job)]

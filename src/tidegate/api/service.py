@@ -220,6 +220,12 @@ class Service:
     def _requeue(self, request: Request, body: api.TaskBody, word: str) -> None:
         self._act(request, word, lambda job: cmd.Requeue(job, body.index, request.peer.user))
 
+    def _suspend(self, request: Request, body: api.TaskBody, word: str) -> None:
+        self._act(request, word, lambda job: cmd.Suspend(job, body.index, request.peer.user))
+
+    def _resume_job(self, request: Request, body: api.TaskBody, word: str) -> None:
+        self._act(request, word, lambda job: cmd.Resume(job, body.index, request.peer.user))
+
     def _checkpoint(self, request: Request, body: api.TaskBody, word: str) -> None:
         self._act(request, word, lambda job: cmd.AskCheckpoint(job, body.index, request.peer.user))
 

@@ -15,9 +15,10 @@ from msgspec.structs import replace
 
 from tidegate.core import KERNEL
 from tidegate.core.memo import FLAT, LeafKey, Memo, Order, Ranking, Settled, leaf_key
-from tidegate.core.place import Chosen, Placer, Ranked, placer_for
+from tidegate.core.place import Chosen, ColumnPlacer, Placer, Ranked, placer_for
 from tidegate.core.preempt import Preemptor
-from tidegate.core.turns import Leaf, Line, Turns, array_tasks
+from tidegate.core.resume import Stopped, goes_on, keep_for, stopped_entries
+from tidegate.core.turns import NOBODY, Leaf, Line, Turns, array_tasks
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.decisions import Plan
 from tidegate.model.events import (
@@ -26,7 +27,9 @@ from tidegate.model.events import (
     CUT_BY_TRIALS,
     CycleRan,
     HaltRequested,
+    JobResumed,
     JobStarted,
+    JobSuspended,
     Placement,
     Promise,
 )
@@ -54,7 +57,7 @@ def decide(world: World, memo: Memo, now: int) -> Plan:
     ran = CycleRan(
         now, number, world.policy_version, KERNEL, cycle.cut, tuple(cycle.promised), tuple(cycle.withdrawn), looks
     )
-    return Plan(ran, tuple(cycle.starts), tuple(cycle.halts))
+    return Plan(ran, tuple(cycle.starts), tuple(cycle.halts), tuple(cycle.resumes))
 
 
 def _one_run_where_tried(cycle: "_Cycle") -> None:
@@ -81,7 +84,9 @@ def _one_run_where_tried(cycle: "_Cycle") -> None:
 class _Cycle:
     """What one cycle gathers over its pools."""
 
-    __slots__ = ("cut", "halts", "now", "policy", "preemptor", "promised", "shares", "starts", "withdrawn", "world")
+    __slots__ = (
+        "cut", "halts", "now", "policy", "preemptor", "promised", "resumes", "shares", "starts", "withdrawn", "world",
+    )  # fmt: skip
 
     def __init__(self, world: World, now: int, *, preempts: bool) -> None:
         self.world = world
@@ -90,7 +95,8 @@ class _Cycle:
         self.shares = shares_for_cycle(world, now)
         self.preemptor = Preemptor(world, self.shares, now) if preempts else None
         self.starts: list[JobStarted] = []
-        self.halts: list[HaltRequested] = []
+        self.halts: list[HaltRequested | JobSuspended] = []
+        self.resumes: list[JobResumed] = []
         self.promised: list[Promise] = []
         self.withdrawn: list[int] = []
         self.cut = ""
@@ -105,13 +111,13 @@ def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
         if settled is not None:
             del memo.settled[pool.name]
         ranking.room_came(pool.freed)
-        if ranking.known or pool.promised:
+        if ranking.known or pool.promised or pool.suspended:
             placer = placer_for(pool, cycle.policy.fit.by, cycle.now, ranking.cursors)
-            full_pass = _Pass(
-                cycle, pool, placer, Turns(cycle.policy, cycle.now, pool, ranking, ranking.leaves, cycle.shares)
-            )
+            stopped = stopped_entries(cycle.world, pool, cycle.now) if pool.suspended else NOBODY
+            turns = Turns(cycle.policy, cycle.now, pool, ranking, ranking.leaves, cycle.shares, stopped)
+            full_pass = _Pass(cycle, pool, placer, turns)
             settled = full_pass.full()
-            if settled is not None and cycle.shares is None and cycle.preemptor is None:
+            if settled is not None and cycle.shares is None and cycle.preemptor is None and not pool.suspended:
                 memo.settled[pool.name] = settled
             if full_pass.standing:  # they may have taken room from now on when cursors moved
                 ranking.cursors.clear()
@@ -223,7 +229,9 @@ class _Pass:
                     self.last, self.last_level, self.strict = order, turns.level or FLAT[0], True
                 break
             lane, done = turns.take(leaf)[5:]
-            if turns.has_room(lane, order):
+            if type(done) is Stopped:
+                self._resume(leaf, done, order, keeps=True)
+            elif turns.has_room(lane, order):
                 line = done or Line(self.world, lane)
                 if self._turn(leaf, line, order, may_promise=may_promise):
                     turns.comes_again(line)
@@ -274,15 +282,13 @@ class _Pass:
             return
         self.placer.lift(lane, promise.start_by, self._rows(promise))
         room = self.placer.room_between(soon, soon + lane.estimate_ms)
-        halts = preemptor.make_room(self.pool, lane, line.job, task, room)
-        if not halts:
+        victims = preemptor.make_room(self.pool, lane, line.job, task, room)
+        if not victims:
             self.placer.stand(lane, promise.start_by, self._rows(promise))
             return
-        cycle, runs = self.cycle, self.world.runs
-        cycle.halts += halts
-        cycle.cut = CUT_BY_PREEMPTION
-        leaving = [runs[halt.task] for halt in halts]
-        nodes = self._names(self.placer.chosen_when(lane, room, leaving))
+        self.cycle.halts += [preemptor.interrupt(victim, lane, line.job, task) for victim in victims]
+        self.cycle.cut = CUT_BY_PREEMPTION
+        nodes = self._names(self.placer.chosen_when(lane, room, [victim.run for victim in victims]))
         self.promises[task] = Promise(task, soon, nodes, self.now + self.policy.preemption.hold_ms)
 
     def _promise(self, lane: Lane, task: int, start: int, chosen: Chosen) -> Promise:
@@ -308,6 +314,10 @@ class _Pass:
         leaf = turns.leaf()
         while leaf is not None and not cycle.cut:
             _, _, _, _, estimate, lane, done = turns.take(leaf)
+            if type(done) is Stopped:
+                self._resume(leaf, done, BEHIND_ALL, keeps=False)
+                leaf = turns.leaf()
+                continue
             chosen = placer.start(lane, now + estimate) if turns.has_room(lane, BEHIND_ALL) else None
             if chosen is None:
                 refused += 1
@@ -322,6 +332,22 @@ class _Pass:
                     turns.comes_again(line, shortest=shortest)
             leaf = turns.leaf()
         return turns.serials()
+
+    # -- who was suspended -------------------------------------------------------------------------------
+
+    def _resume(self, leaf: Leaf, stopped: Stopped, place: Order, *, keeps: bool) -> None:
+        """It goes on, or (in its turn) keeps its cpus for when they are free."""
+        placer, now = self.placer, self.now
+        assert isinstance(placer, ColumnPlacer), "a pool with somebody suspended is not counted"
+        if not self.turns.has_room(stopped.lane, place):
+            return
+        if goes_on(self.pool, placer, stopped, now):
+            run = stopped.run
+            end = now + stopped.lane.estimate_ms
+            self.cycle.resumes.append(JobResumed(now, run.task, run.attempt, end))
+            self.turns.started(leaf, stopped)
+        elif keeps:
+            keep_for(self.pool, placer, stopped, now)
 
     # -- what both do ------------------------------------------------------------------------------------
 

@@ -7,12 +7,15 @@ a queue that, with the victims gone and the job there, still holds more than the
 from collections import Counter
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from tidegate.model.base import ARRAY_BITS
-from tidegate.model.events import HaltRequested
+from tidegate.model.events import HaltRequested, JobSuspended
 from tidegate.model.jobs import Job, Outcome
 from tidegate.model.policy import JobClass, PolicySpec, Preempt
 from tidegate.policy.share import HELD_BITS, Branch, Shares
 from tidegate.world.lanes import Lane
+from tidegate.world.pauses import is_suspended, lent_by, ran_since
 from tidegate.world.pool import Columns, Pool
 from tidegate.world.records import Run
 from tidegate.world.world import World
@@ -25,7 +28,7 @@ class Victim(NamedTuple):
     level: int
     lost: int  # chunk-milliseconds that would have to be done again
     task: int
-    run: Run
+    run: Run  # with what it would leave
     why: str
     rule: "Rule"
 
@@ -67,7 +70,7 @@ class Preemptor:
         self.now = now
         self.looks: dict[str, int] = {}  # by pool: when time alone may change the answer
 
-    def make_room(self, pool: Pool, lane: Lane, job: Job, task: int, room: Columns) -> list[HaltRequested]:
+    def make_room(self, pool: Pool, lane: Lane, job: Job, task: int, room: Columns) -> list[Victim]:
         """Those who go, so that the job fits in `room` and what they leave; none, if that cannot be, or not yet."""
         allowed = self._allowed(pool)
         victims = self._candidates(pool, lane, job) if allowed else []
@@ -80,14 +83,18 @@ class Preemptor:
         if len(chosen) > allowed:  # all of them or nobody: a part would be interrupted in vain
             self._look_when_renewed(pool)
             return []
-        return [self._halt(victim, job, task) for victim in chosen]
+        return chosen
 
-    def _halt(self, victim: Victim, job: Job, task: int) -> HaltRequested:
-        run = victim.run
+    def interrupt(self, victim: Victim, lane: Lane, job: Job, task: int) -> HaltRequested | JobSuspended:
+        run = self.world.runs[victim.task]
         other = self.world.jobs[run.task >> ARRAY_BITS]
-        again = self._class(other).preempt is not Preempt.CANCEL
+        how, why = self._class(other).preempt, f"makes room for job {job.id}: {victim.why}"
+        if how is Preempt.SUSPEND:
+            until = self.now + lane.estimate_ms + max(1, run.expected_end - self.now)
+            return JobSuspended(self.now, run.task, run.attempt, why, until, room_for=task)
+        again = how is not Preempt.CANCEL
         return HaltRequested(
-            self.now, run.task, run.attempt, Outcome.CANCELLED, f"makes room for job {job.id}: {victim.why}",
+            self.now, run.task, run.attempt, Outcome.CANCELLED, why,
             again, again and other.spec.checkpoint is not None, task, self.now + max(1, self.rules.grace_ms),
         )  # fmt: skip
 
@@ -106,16 +113,21 @@ class Preemptor:
                 continue
             if known.preempt is Preempt.CHECKPOINT and other.spec.checkpoint is None:
                 continue
+            suspends = known.preempt is Preempt.SUSPEND
+            if suspends and (is_suspended(world, run.task) or not lent_by(world, run)):
+                continue
             why, rule = self._why(pool, lane, job, level - known.level, other)
             if not why:
                 continue
-            old_enough = run.start_ms + self.rules.min_run_ms
+            old_enough = ran_since(world, run) + self.rules.min_run_ms
             if old_enough > self.now:
                 self._look_at(pool, old_enough)
             elif self.rules.user_max and users[other.spec.user] >= self.rules.user_max:
                 self._look_at(pool, self.now + MINUTE_MS)
             else:
-                found.append(Victim(known.level, self._lost(run, other), run.task, run, why, rule))
+                lost = 0 if suspends else self._lost(run, other)
+                leaves = replace(run, need=lent_by(world, run)) if suspends else run
+                found.append(Victim(known.level, lost, run.task, leaves, why, rule))
                 users[other.spec.user] += 1
         found.sort(key=lambda victim: (victim.level, victim.lost, -victim.run.start_ms, -victim.task))
         return found

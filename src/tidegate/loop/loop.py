@@ -160,8 +160,8 @@ class Loop:
         if not self.world.stirred:
             return
         plan = decide(self.world, self.memo, now)
-        self.commit((plan.cycle, *plan.starts, *plan.halts))
-        self.unfinished = bool(plan.cycle.cut and (plan.starts or plan.halts))
+        self.commit((plan.cycle, *plan.starts, *plan.halts, *plan.resumes))
+        self.unfinished = bool(plan.cycle.cut and (plan.starts or plan.halts or plan.resumes))
 
     def _act(self, now: int) -> None:
         for command, answer in self.unanswered:

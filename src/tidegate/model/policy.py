@@ -111,6 +111,7 @@ class Preempt(StrEnum):
 
     NEVER = "never"
     CHECKPOINT = "checkpoint"
+    SUSPEND = "suspend"
     REQUEUE = "requeue"
     CANCEL = "cancel"
 
@@ -132,7 +133,8 @@ class JobClass(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_de
         Preempt,
         Meta(
             description="how its jobs make room for others: not at all; by saving themselves, those that can; by being "
-            "ended and waiting again, saved if they can; by being ended for good"
+            "stopped in place and lending their cpus; by being ended and waiting again, saved if they can; by being "
+            "ended for good"
         ),
     ] = Preempt.NEVER
     ageing_bound_ms: Annotated[

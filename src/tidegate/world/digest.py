@@ -38,7 +38,8 @@ class Notes:
 
 RECORD_KINDS = (
     "accounts", "arrays", "dependents", "environments", "excesses", "failed_on", "halting", "jobs", "keys", "last_runs",
-    "marks", "nodes", "notices", "outcomes", "parked", "promises", "runs", "saves", "strays", "suspects", "tries",
+    "marks", "nodes", "notices", "outcomes", "parked", "pauses", "promises", "runs", "saves", "strays", "suspects",
+    "tries",
 )  # fmt: skip
 
 
@@ -60,6 +61,7 @@ class Digest:
     notices: Notes
     outcomes: Notes
     parked: Notes
+    pauses: Notes
     promises: Notes
     runs: Notes
     saves: Notes

@@ -9,6 +9,7 @@ from tidegate.model.nodes import NodeState
 from tidegate.world import arrays
 from tidegate.world.accounts import charge
 from tidegate.world.lanes import Lane, LaneKey
+from tidegate.world.pauses import pause_over
 from tidegate.world.pool import Pool
 from tidegate.world.records import ArrayState, Parked, Run
 from tidegate.world.world import World
@@ -161,13 +162,15 @@ def vacate(world: World, run: Run, at: int) -> None:
         spec = world.jobs[run.task >> ARRAY_BITS].spec
         charge(world, spec.queue, spec.user, run.need, -sum(run.counts), at)
         for other in world.pools.values():  # a limit of its queues may have kept somebody waiting anywhere
-            if other.lanes:
+            if other.lanes or other.suspended:
                 world.stirred[other.name] = other
     if pool.closed:
         for row in run.rows:
             if pool.nodes[row].state is NodeState.DRAINING:
                 world.emptying[pool.names[row]] = None
-    if pool.lanes:  # where nothing waits the room is looked at when something comes
+    if world.pauses:
+        pause_over(world, run)
+    if pool.lanes or pool.suspended:  # where nothing waits the room is looked at when something comes
         world.stirred[pool.name] = pool
     world.launching.pop(run.task, None)
     world.digest.runs.gone(run.task)

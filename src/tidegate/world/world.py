@@ -17,6 +17,7 @@ from tidegate.world.records import (
     Need,
     Notice,
     Parked,
+    Pause,
     Run,
     Save,
     Suspect,
@@ -55,6 +56,7 @@ class World:
         self.promises: dict[int, Promise] = {}
         self.halting: dict[int, HaltAsked] = {}
         self.saves: dict[int, Save] = {}  # by task: attempts that are asked to save themselves now and then
+        self.pauses: dict[int, Pause] = {}  # by task: attempts that are suspended, or were
         self.interrupted: tuple[tuple[int, str], ...] = ()  # (when, user): who made room lately, a minute at least
         self.writes_until = 0  # when what was asked to be saved so far should have been written
         self.strays: dict[tuple[int, int], int] = {}  # (task, attempt) -> event number
