@@ -198,7 +198,7 @@ def test_show_names_the_tasks_of_an_array(server: FakeServer, tide: Tide):
 
 
 @pytest.mark.parametrize(("verb", "past"), [("cancel", "cancelled"), ("hold", "held"), ("release", "released"),
-                                             ("requeue", "requeued")])  # fmt: skip
+                                             ("requeue", "requeued"), ("suspend", "suspended")])  # fmt: skip
 def test_an_action_is_asked_for_each_job(server: FakeServer, tide: Tide, verb: str, past: str):
     def answer(asked: object) -> object:
         number = asked.where["job"]  # type: ignore[attr-defined]
@@ -268,6 +268,16 @@ def test_drain_and_resume(server: FakeServer, tide: Tide):
     assert (server.asked[-1].where["node"], server.asked[-1].body.why) == ("n 1", "disk")
     assert "it was so already" in tide("resume", "n1").stdout
     assert json.loads(tide("resume", "n1", "--json").stdout) == {"node": "n1", "done": False}
+
+
+def test_resume_takes_jobs_by_number_and_nodes_by_name(server: FakeServer, tide: Tide):
+    server.on("resume_job", api.DoneBody(done=True))
+    assert tide("resume", "12", "13[4]").stdout.splitlines() == ["resumed job 12", "resumed job 13[4]"]
+    assert [(one.where["job"], one.body.index) for one in server.said("resume_job")] == [("12", -1), ("13", 4)]
+    mixed = tide("resume", "12", "n1")
+    assert (mixed.returncode, mixed.stderr) == (
+        2, "tide resume: n1 is a node and not all are; name either jobs or nodes\n",
+    )  # fmt: skip
 
 
 def test_status_and_down(server: FakeServer, tide: Tide):

@@ -1,6 +1,5 @@
 """Suspending with the real keeper: the whole tree stops where it is and goes on, and no clock of the job runs."""
 
-import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -125,4 +124,3 @@ def test_a_new_server_finds_it_suspended(tmp_path: Path) -> None:
     resume(second, key)
     second.wait_for(lambda: states(mark) == {"S"})
     second.close()
-    assert os.path.exists(mark)

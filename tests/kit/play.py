@@ -102,8 +102,8 @@ def wait(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
 
 
 def wait_long(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
-    """Until suspected nodes are tried. With a node down the engine would look again and again all the while."""
-    if not sim.engine.down:
+    """Until suspected nodes are tried. With a node down or a run stopped the engine would look all the while."""
+    if not sim.engine.down and not any(pause.stopped for pause in sim.world.pauses.values()):
         sim.advance(TRIED_AFTER_MS)
 
 

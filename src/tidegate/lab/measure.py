@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tidegate.lab.pauses import Pauses
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.events import (
     AttemptFailed,
@@ -18,8 +19,10 @@ from tidegate.model.events import (
     HaltRequested,
     JobDropped,
     JobEnded,
+    JobResumed,
     JobStarted,
     JobSubmitted,
+    JobSuspended,
 )
 from tidegate.model.jobs import Job
 
@@ -64,6 +67,7 @@ class Collector:
         self.last_ms = 0
         self.backfilled = 0
         self.preemptions = 0
+        self.pauses = Pauses()
         self.resume_ms = resume_ms
         self.kept: dict[int, int] = {}  # what running attempts have saved
         self.served: dict[int, int] = {}  # useful work of earlier attempts, and
@@ -86,6 +90,11 @@ class Collector:
                 self.kept[event.task] = event.kept_ms  # type: ignore[union-attr]
             elif kind is HaltRequested:
                 self.preemptions += bool(event.room_for)  # type: ignore[union-attr]
+            elif kind is JobSuspended:
+                self.preemptions += bool(event.room_for)  # type: ignore[union-attr]
+                self.pauses.suspended(event)  # type: ignore[arg-type]
+            elif kind is JobResumed:
+                self.pauses.resumed(event)  # type: ignore[arg-type]
             elif kind is AttemptLost or kind is AttemptFailed:
                 self._interrupted(event)  # type: ignore[arg-type]
             elif kind is JobDropped:
@@ -105,7 +114,8 @@ class Collector:
     def _interrupted(self, event: AttemptLost | AttemptFailed) -> None:
         start, kept = self.started.pop(event.task), self.kept.pop(event.task, 0)
         self.served[event.task] = self.served.get(event.task, 0) + kept
-        self.lost_ms += (event.at - start.at - kept) * self._held(self.live[event.task >> ARRAY_BITS].job)
+        ran = event.at - start.at - self.pauses.over(event.task, event.at)
+        self.lost_ms += (ran - kept) * self._held(self.live[event.task >> ARRAY_BITS].job)
 
     def _held(self, job: Job) -> int:
         shape = job.spec.shape
@@ -117,7 +127,7 @@ class Collector:
         start = self.started.pop(event.task, None)
         if start is not None:
             began, held = start.at, self._held(job)
-            run, again_ms = event.at - began, 0
+            run, again_ms = event.at - began - self.pauses.over(event.task, event.at), 0
             served = self.served.pop(event.task, 0)
             if served:  # it went on from a checkpoint
                 again_ms = min(run, self.resume_ms)
@@ -163,5 +173,7 @@ class Collector:
             "utilization": self.work / (capacity * makespan) if capacity and makespan else 0.0,
             "backfilled": self.backfilled,
             "preemptions": self.preemptions,
+            "suspensions": self.pauses.suspensions,
+            "suspended_hours": self.pauses.stopped_ms / 3_600_000,
             "lost_hours": self.lost_ms / 1000 / 3_600_000,
         }

@@ -60,12 +60,8 @@ def apply(world: World, event: ev.Event) -> None:
             world.emptying.clear()
         case ev.HaltRequested():
             _halt_requested(world, event)
-        case ev.JobSuspended():
-            _job_suspended(world, event)
-        case ev.JobResumed():
-            resumed(world, event)
-        case ev.SuspensionChanged():
-            suspension_changed(world, event)
+        case ev.JobSuspended() | ev.JobResumed() | ev.SuspensionChanged():
+            _pause_changed(world, event)
         case ev.CheckpointAsked():
             asked(world, event, world.jobs[event.task >> ARRAY_BITS])
         case ev.CheckpointKept():
@@ -265,10 +261,16 @@ def _halt_requested(world: World, event: ev.HaltRequested) -> None:
         _expect(world, replace(world.runs[task], expected_end=event.until))
 
 
-def _job_suspended(world: World, event: ev.JobSuspended) -> None:
-    suspended(world, event)
-    if event.room_for:
-        _interrupted(world, event.task, event.at)
+def _pause_changed(world: World, event: ev.JobSuspended | ev.JobResumed | ev.SuspensionChanged) -> None:
+    match event:
+        case ev.JobSuspended():
+            suspended(world, event)
+            if event.room_for:
+                _interrupted(world, event.task, event.at)
+        case ev.JobResumed():
+            resumed(world, event)
+        case ev.SuspensionChanged():
+            suspension_changed(world, event)
 
 
 def _interrupted(world: World, task: int, at: int) -> None:

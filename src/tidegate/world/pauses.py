@@ -84,6 +84,7 @@ def _change(world: World, run: Run) -> None:
     pool.vacate(world.runs[run.task])
     world.runs[run.task] = run
     pool.occupy(run)
+    pool.recount()  # it may go on where nothing new may start
     world.digest.runs.touched.add(run.task)
     world.stirred[pool.name] = pool
 
