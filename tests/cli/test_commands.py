@@ -19,6 +19,7 @@ NODE = api.NodeRow(
 STATUS = api.StatusBody(
     version="0.1.0", pid=7, home="there", user="ann", up_ms=90_061_000, waiting=2, running=1, ended=1234, seq=99,
     policy="tide", policy_version=3, engine="local", kernel="pure", notes=["no cgroups: memory is not held to"],
+    promises={"made": 9, "kept": 7, "late_p50_ms": 5000, "late_by_overrun": 1, "late_by_turn": 1},
 )  # fmt: skip
 
 
@@ -283,6 +284,7 @@ def test_resume_takes_jobs_by_number_and_nodes_by_name(server: FakeServer, tide:
 def test_status_and_down(server: FakeServer, tide: Tide):
     server.on("status", STATUS)
     done = tide("status")
+    assert "9 promised, 7 started in time, 2 late, half of them by up to 5.0s" in done.stdout
     assert done.returncode == 0
     assert "1d01h, process 7, as ann" in done.stdout
     assert "note: no cgroups" in done.stdout

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from tests.kit.choose import Chooser, one_in
 from tidegate.model.base import FOREVER_MS
 from tidegate.model.jobs import (
@@ -64,7 +66,7 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
     cycle = Cycle()
     if cut and one_in(chooser, 6):
         cycle = Cycle(starts_max=chooser.integer(1, 3))
-    return PolicySpec(
+    policy = PolicySpec(
         "drawn",
         Order(chooser.pick(tuple(OrderBy)), chooser.pick((0, 0, 15, 60))),
         Backfill(chooser.pick(DEPTHS), chooser.pick(tuple(CandidateOrder))),
@@ -82,6 +84,7 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
         ),
         cycle,
     )
+    return replace(policy, backfill=replace(policy.backfill, slip_percent=chooser.pick((0, 0, 10, 60))))
 
 
 def preemption_of(chooser: Chooser) -> Preemption:

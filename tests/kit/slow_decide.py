@@ -107,6 +107,7 @@ def slow_decide(world: World, now: int) -> tuple[list[JobStarted], dict[int, Pro
                 for task, promise in world.promises.items() if task in pool.promised}  # fmt: skip
     tree = SlowTree(world, now)
     if world.policy.queues:
+        tree.keep_for_held()
         heads = [job for pool in world.pools for job in first_of_lanes(world, pool)]
         tree.keep_for_aged([job for job in heads if has_aged(world.policy, job, now)])
     for name in sorted(world.stirred):
@@ -127,12 +128,15 @@ class _Slow:
         self.starts: list[JobStarted] = []
         self.promises: dict[int, Promise] = {}
         self.standing: dict[int, Booking] = {}
+        self.booked: dict[int, Booking] = {}  # the promises of this cycle
         self.passed: set[int] = set()  # arrays: their tasks are alike, so the first that has to wait stands for them
 
     def run(self) -> None:
         depth = self.policy.backfill.depth
         tasks = sorted(waiting(self.world, self.pool), key=lambda found: self._turn(found[0]))
         self._stand({task: job for job, task in tasks}, all_of_them=depth > 1)
+        begun = self._start_held({task: job for job, task in tasks})
+        tasks = [found for found in tasks if found[1] not in begun]
         strict = depth == 0
         while tasks:
             job, task = self.tree.next(tasks, self._rank)
@@ -162,11 +166,14 @@ class _Slow:
                 break
         for task, booking in self.standing.items():
             if task in self.held:
+                self.booked[task] = booking
                 self.promises[task] = Promise(
                     task, self.starts_by[task], self.room.names(booking.chosen), self.held[task]
                 )
             else:
                 self.room.booked.remove(booking)
+        if len(self.promises) == 1:
+            self._let_slip(*self.promises.values())
         if self.policy.backfill.order is CandidateOrder.SHORTEST:
             tasks.sort(key=lambda found: (found[0].estimate_ms, found[0].submit_ms, found[0].id))
         while tasks and not strict:
@@ -193,6 +200,23 @@ class _Slow:
                     chosen = None
             if chosen is not None:
                 self.standing[promise.task] = self.room.book(job, start, chosen)
+
+    def _start_held(self, waits: dict[int, Job]) -> set[int]:
+        """Those that others made room for start before anybody's turn."""
+        begun = set()
+        for task in sorted(self.held.keys() & self.standing.keys(), key=lambda task: (self.starts_by[task], task)):
+            job, booking = waits[task], self.standing[task]
+            told = next(one for one in self.world.promises if one >> ARRAY_BITS == job.id)
+            if not self.tree.has_room_held(job, told):
+                continue
+            self.room.booked.remove(booking)
+            if self._start(job, task):
+                begun.add(task)
+                self.tree.kept.pop((-1, told), None)
+                del self.standing[task]
+            else:
+                self.room.booked.append(booking)
+        return begun
 
     def _handed_on(self, waits: dict[int, Job]) -> Iterator[Promise]:
         """What an array was promised goes to the tasks that wait now, the earliest to the first."""
@@ -231,8 +255,25 @@ class _Slow:
             known = self._known(task)
             if known is not None and known[0] == found[0] and known[1][0] and found[1][0]:
                 found = known if self._still_free(job, *known) else found
-            self.room.book(job, *found)
+            self.booked[task] = self.room.book(job, *found)
             self.promises[task] = Promise(task, found[0], self.room.names(found[1]), self.held.get(task, 0))
+
+    def _let_slip(self, promise: Promise) -> None:
+        """The others may delay it up to a part of its run time, from the best that it was promised."""
+        booking = self.booked[promise.task]
+        job, start = booking.job, promise.start_by
+        allowed = job.estimate_ms * self.policy.backfill.slip_percent // 100
+        told = self.world.told.get(promise.task, start)
+        latest = allowed + (start if start > told + allowed else min(told, start))
+        if latest <= start or promise.held_until > self.now or has_aged(self.policy, job, self.now):
+            return
+        self.room.booked.remove(booking)
+        chosen = booking.chosen
+        if chosen[0]:
+            free = self._still_free(job, latest, chosen)
+        else:
+            free = self.room.find(job, latest) is not None
+        self.room.book(job, latest if free else start, chosen)
 
     def _known(self, task: int) -> tuple[int, Chosen] | None:
         promise = self.world.promises.get(task)

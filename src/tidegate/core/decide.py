@@ -19,7 +19,7 @@ from tidegate.core.place import Chosen, ColumnPlacer, Placer, Ranked, placer_for
 from tidegate.core.preempt import Preemptor
 from tidegate.core.resume import Stopped, goes_on, keep_for, stopped_entries
 from tidegate.core.turns import NOBODY, Leaf, Line, Turns, array_tasks
-from tidegate.model.base import ARRAY_BITS
+from tidegate.model.base import ARRAY_BITS, FOREVER_MS
 from tidegate.model.decisions import Plan
 from tidegate.model.events import (
     CUT_BY_PREEMPTION,
@@ -34,10 +34,11 @@ from tidegate.model.events import (
     Promise,
 )
 from tidegate.model.policy import CandidateOrder, PolicySpec
-from tidegate.policy.order import AGED
-from tidegate.policy.share import BEHIND_ALL, shares_for_cycle
+from tidegate.policy.order import AGED, ageing_bound
+from tidegate.policy.share import BEHIND_ALL, held_place, shares_for_cycle
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
+from tidegate.world.waiting import may_slip_from
 from tidegate.world.world import World
 
 
@@ -51,7 +52,7 @@ def decide(world: World, memo: Memo, now: int) -> Plan:
         _look_at(cycle, memo, stirred[name])
     if world.suspects:
         _one_run_where_tried(cycle)
-    looks = tuple(sorted(cycle.preemptor.looks.items())) if cycle.preemptor is not None else ()
+    looks = tuple(sorted(cycle.looks.items())) if cycle.looks else ()
     number = world.cycle + 1
     memo.cycle = -1 if cycle.cut in {CUT_BY_TRIALS, CUT_BY_PREEMPTION} else number
     ran = CycleRan(
@@ -85,7 +86,8 @@ class _Cycle:
     """What one cycle gathers over its pools."""
 
     __slots__ = (
-        "cut", "halts", "now", "policy", "preemptor", "promised", "resumes", "shares", "starts", "withdrawn", "world",
+        "cut", "halts", "looks", "now", "policy", "preemptor", "promised", "resumes", "shares", "starts", "withdrawn",
+        "world",
     )  # fmt: skip
 
     def __init__(self, world: World, now: int, *, preempts: bool) -> None:
@@ -93,7 +95,8 @@ class _Cycle:
         self.policy = world.policy
         self.now = now
         self.shares = shares_for_cycle(world, now)
-        self.preemptor = Preemptor(world, self.shares, now) if preempts else None
+        self.looks: dict[str, int] = {}  # by pool: when time alone may change the answer
+        self.preemptor = Preemptor(world, self.shares, now, self.looks) if preempts else None
         self.starts: list[JobStarted] = []
         self.halts: list[HaltRequested | JobSuspended] = []
         self.resumes: list[JobResumed] = []
@@ -132,7 +135,10 @@ def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
         for entry in arrived:
             some.setdefault(leaf_key(cycle.policy, ranking, entry[5], entry[0]), []).append(entry)
         turns = Turns(cycle.policy, cycle.now, pool, ranking, some, None)
-        settled.untried = _Pass(cycle, pool, settled.placer, turns).candidates()
+        some_pass = _Pass(cycle, pool, settled.placer, turns, settled.slips_from)
+        settled.untried = some_pass.candidates()
+        if some_pass.moved:
+            del memo.settled[pool.name]
 
 
 def _only_arrivals(settled: Settled, policy: PolicySpec, pool: Pool, ranking: Ranking) -> bool:
@@ -160,6 +166,7 @@ class _Pass:
     """One pool in one cycle."""
 
     __slots__ = (
+        "begun",
         "cycle",
         "held",
         "last",
@@ -171,13 +178,15 @@ class _Pass:
         "policy",
         "pool",
         "promises",
+        "slips_from",
         "standing",
         "strict",
         "turns",
         "world",
     )
 
-    def __init__(self, cycle: _Cycle, pool: Pool, placer: Placer, turns: Turns) -> None:
+    def __init__(self, cycle: _Cycle, pool: Pool, placer: Placer, turns: Turns, slips_from: int = FOREVER_MS) -> None:
+        self.slips_from = slips_from  # who runs on beyond may have delayed a promise
         self.cycle = cycle
         self.pool = pool
         self.placer = placer
@@ -187,7 +196,8 @@ class _Pass:
         self.now = cycle.now
         self.promises: dict[int, Promise] = {}
         self.standing: dict[int, tuple[int, Chosen]] = {}  # promises of earlier cycles that still hold
-        self.held: dict[int, int] = {}  # those of them that others were interrupted for, and until when
+        self.held: dict[int, Promise] = {}  # those of them that others were interrupted for
+        self.begun: set[int] = set()  # those of them that start now
         self.lifts = 0  # how often room came back: what was refused before may fit since
         self.moved = False  # a standing promise did not just stay, so a second pass might choose better
         self.last: Order | None = None  # of the last job refused in its turn,
@@ -199,6 +209,7 @@ class _Pass:
         depth, pool = self.policy.backfill.depth, self.pool
         if pool.promised:
             self._stand(all_of_them=depth > 1)
+            self._start_held()
         self._heads()
         if self.standing and not self.cycle.cut:
             self._lift_the_rest()
@@ -206,11 +217,13 @@ class _Pass:
             self._record_promises()
         if self.cycle.cut:
             return None
+        if len(self.promises) == 1 and self.policy.backfill.slip_percent:
+            self._let_slip(*self.promises.values())
         untried = self.candidates() if self.turns.waiting and not self.strict else ()
         if self.moved:
             return None
         room = len(self.promises) < depth
-        return Settled(self.placer, self.last, self.last_level, room, self.strict, untried)
+        return Settled(self.placer, self.last, self.last_level, room, self.strict, self.slips_from, untried)
 
     # -- jobs in their turn ------------------------------------------------------------------------------
 
@@ -231,7 +244,7 @@ class _Pass:
             lane, done = turns.take(leaf)[5:]
             if type(done) is Stopped:
                 self._resume(leaf, done, order, keeps=True)
-            elif turns.has_room(lane, order):
+            elif not (self.begun and self._goes_on(lane, done)) and turns.has_room(lane, order):
                 line = done or Line(self.world, lane)
                 if self._turn(leaf, line, order, may_promise=may_promise):
                     turns.comes_again(line)
@@ -261,7 +274,7 @@ class _Pass:
         if line.lifts != self.lifts:
             chosen = self.placer.start(lane, self.now + lane.estimate_ms)
             if chosen is not None:
-                self._started(line, chosen, backfilled=bool(self.promises))
+                self._starts(lane, task, chosen, backfilled=bool(self.promises))
                 self.moved |= standing is not None
                 return True
         if may_promise:
@@ -293,7 +306,7 @@ class _Pass:
 
     def _promise(self, lane: Lane, task: int, start: int, chosen: Chosen) -> Promise:
         """A promise whose start is what it was keeps its nodes too, if they are free then."""
-        known, held_until = self.world.promises.get(task), self.held.get(task, 0)
+        known, held_until = self.world.promises.get(task), self._held_until(task)
         if known is not None and known.start_by == start and known.nodes and chosen[0]:
             before = self._rows(known)
             if before != chosen:
@@ -318,6 +331,9 @@ class _Pass:
                 self._resume(leaf, done, BEHIND_ALL, keeps=False)
                 leaf = turns.leaf()
                 continue
+            if self.begun and self._goes_on(lane, done, shortest=shortest):
+                leaf = turns.leaf()
+                continue
             chosen = placer.start(lane, now + estimate) if turns.has_room(lane, BEHIND_ALL) else None
             if chosen is None:
                 refused += 1
@@ -326,7 +342,8 @@ class _Pass:
                     refused = 0
             else:
                 line = done or Line(self.world, lane)
-                self._started(line, chosen, backfilled=True)
+                self.moved |= now + estimate > self.slips_from
+                self._starts(lane, line.task, chosen, backfilled=True)
                 turns.started(leaf, line)
                 if line.advance():
                     turns.comes_again(line, shortest=shortest)
@@ -351,11 +368,19 @@ class _Pass:
 
     # -- what both do ------------------------------------------------------------------------------------
 
-    def _started(self, line: Line, chosen: Chosen, *, backfilled: bool) -> None:
-        cycle, task = self.cycle, line.task
-        tries = self.world.tries
+    def _goes_on(self, lane: Lane, done: Line | None, *, shortest: bool = False) -> bool:
+        """True: the task whose turn it was has begun before, and the next of its lane gets a turn of its own."""
+        line = done or Line(self.world, lane)
+        if line.task not in self.begun:
+            return False
+        if line.advance():
+            self.turns.comes_again(line, shortest=shortest)
+        return True
+
+    def _starts(self, lane: Lane, task: int, chosen: Chosen, *, backfilled: bool) -> None:
+        cycle, tries = self.cycle, self.world.tries
         attempt = tries[task].attempt + 1 if task in tries else 1
-        end = self.now + line.lane.estimate_ms
+        end = self.now + lane.estimate_ms
         cycle.starts.append(JobStarted(self.now, task, attempt, end, self._names(chosen), backfilled))
         if len(cycle.starts) >= self.policy.cycle.starts_max:
             cycle.cut = CUT_BY_STARTS + self.pool.name
@@ -381,11 +406,35 @@ class _Pass:
                 task = next(array_tasks(self.world, job), task)  # a lost task may have come before it
             chosen = self.placer.stand(self.pool.lanes[self.world.lane_key(job)], promise.start_by, self._rows(promise))
             if promise.held_until > self.now:
-                self.held[task] = promise.held_until
+                self.held[task] = promise
             if chosen is not None:
                 self.standing[task] = (promise.start_by, chosen)
             else:
                 self.moved = True
+
+    def _start_held(self) -> None:
+        """Those that others made room for, before anybody's turn: else it was made in vain, and made again."""
+        for task, promise in self.held.items():
+            looks = self.cycle.looks
+            looks[self.pool.name] = min(promise.held_until, looks.get(self.pool.name, promise.held_until))
+            if task not in self.standing:
+                continue
+            lane = self.pool.lanes[self.world.lane_key(self.world.jobs[task >> ARRAY_BITS])]
+            standing = self.standing[task]
+            if not self.turns.has_room(lane, held_place(promise)):
+                continue
+            self.placer.lift(lane, *standing)
+            chosen = self.placer.start(lane, self.now + lane.estimate_ms)
+            if chosen is None:
+                self.placer.stand(lane, *standing)
+                continue
+            del self.standing[task]
+            self.begun.add(task)
+            self._starts(lane, task, chosen, backfilled=False)
+            self.turns.held_started(lane, promise)
+
+    def _held_until(self, task: int) -> int:
+        return self.held[task].held_until if task in self.held else 0
 
     def _rows(self, promise: Promise) -> Chosen:
         row_of = self.pool.row_of
@@ -395,12 +444,27 @@ class _Pass:
         """Their jobs are no longer among the first `depth`. What is held stays."""
         for task, (start, chosen) in self.standing.items():
             if task in self.held:
-                self.promises[task] = Promise(task, start, self._names(chosen), self.held[task])
+                self.promises[task] = Promise(task, start, self._names(chosen), self._held_until(task))
             else:
                 lane = self.pool.lanes[self.world.lane_key(self.world.jobs[task >> ARRAY_BITS])]
                 self.placer.lift(lane, start, chosen)
                 self.lifts += 1
                 self.moved = True
+
+    def _let_slip(self, promise: Promise) -> None:
+        """Those who go ahead may delay it a little; not one past the ageing bound, or that others made room for.
+
+        Of several promises each would have to know where the others may go to; so then none slips.
+        """
+        job = self.world.jobs[promise.task >> ARRAY_BITS]
+        lane = self.pool.lanes[self.world.lane_key(job)]
+        bound = ageing_bound(self.policy, lane)
+        if promise.held_until > self.now or (bound and self.now - job.submit_ms >= bound):
+            return
+        told, allowed = may_slip_from(self.world, promise.task, promise.start_by)
+        start, latest = promise.start_by, told + allowed
+        if latest > start and self.placer.put_off(lane, start, latest, self._rows(promise)):
+            self.slips_from = start
 
     def _record_promises(self) -> None:
         """What changed against the promises the world knows of. A pass that was cut withdraws nothing."""

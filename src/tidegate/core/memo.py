@@ -119,6 +119,7 @@ class Settled:
     last_level: int  # and its level
     room_for_promises: bool  # fewer promises were given than the policy allows
     strict: bool  # nobody goes ahead of the last refused
+    slips_from: int  # the promised start that may slip: a run beyond it may move the promise
     untried: tuple[int, ...]  # serials of lanes that the pass was cut before: all others were refused
 
 

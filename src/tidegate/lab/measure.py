@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from tidegate.lab.pauses import Pauses
+from tidegate.loop.promises import Promises
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.events import (
     AttemptFailed,
@@ -68,6 +69,7 @@ class Collector:
         self.backfilled = 0
         self.preemptions = 0
         self.pauses = Pauses()
+        self.promises = Promises(self._run_ms)
         self.resume_ms = resume_ms
         self.kept: dict[int, int] = {}  # what running attempts have saved
         self.served: dict[int, int] = {}  # useful work of earlier attempts, and
@@ -77,6 +79,7 @@ class Collector:
 
     def append(self, events: Sequence[Event]) -> None:
         for event in events:
+            self.promises.note(event)
             kind = type(event)
             if kind is CycleRan:
                 self.cycles += 1
@@ -110,6 +113,10 @@ class Collector:
             self.arrays[job.id] = len(job.spec.array.indices)
         if self.first_ms is None:
             self.first_ms = event.at
+
+    def _run_ms(self, task: int) -> int:
+        """As planning assumes."""
+        return self.live[task >> ARRAY_BITS].job.estimate_ms
 
     def _interrupted(self, event: AttemptLost | AttemptFailed) -> None:
         start, kept = self.started.pop(event.task), self.kept.pop(event.task, 0)
@@ -172,8 +179,22 @@ class Collector:
             "bsld_max": float(slowdowns.max()) if any_ended else 0.0,
             "utilization": self.work / (capacity * makespan) if capacity and makespan else 0.0,
             "backfilled": self.backfilled,
+            **promised(self.promises),
             "preemptions": self.preemptions,
             "suspensions": self.pauses.suspensions,
             "suspended_hours": self.pauses.stopped_ms / 3_600_000,
             "lost_hours": self.lost_ms / 1000 / 3_600_000,
         }
+
+
+def promised(book: Promises) -> dict[str, Any]:
+    """How the promises of a start were kept."""
+    return {
+        "promises": book.made,
+        "promises_kept": book.kept,
+        "late_p50_s": book.late_percentile(50) / 1000,
+        "late_p90_s": book.late_percentile(90) / 1000,
+        "late_max_s": book.late_percentile(100) / 1000,
+        **{f"late_by_{cause}": count for cause, count in book.late_by.items()},
+        "slip_max_percent": book.backfill_percent_max,
+    }

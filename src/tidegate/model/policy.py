@@ -81,6 +81,15 @@ class Backfill(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_de
         ),
     ] = 1
     order: Annotated[CandidateOrder, Meta(description="in which order the others are tried")] = CandidateOrder.SAME
+    slip_percent: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=100,
+            description="by how much of a hundred of its run time those who go ahead may delay the one job that holds "
+            "a promise, all in all; 0: not at all",
+        ),
+    ] = 0
     why: str = ""
 
 

@@ -308,6 +308,7 @@ class StatusBody(Whole):
     policy_version: int
     engine: str
     kernel: str  # compiled or pure
+    promises: dict[str, int] = {}  # since this server began: promised starts made, kept, how late others were, and why
     notes: list[str] = []  # what a person should know: no cgroups, disk full, clock behind
 
 

@@ -22,6 +22,7 @@ from tidegate.world.waiting import (
     enter_lane,
     leave_lane,
     park,
+    promise_made,
     promise_over,
     regroup,
     set_array,
@@ -123,9 +124,7 @@ def _excess_changed(world: World, event: ev.ExcessApproved | ev.ExcessOver) -> N
 def _cycle_ran(world: World, event: ev.CycleRan) -> None:
     world.cycle = event.number
     for promise in event.promised:
-        world.promises[promise.task] = promise
-        world.digest.promises.touched.add(promise.task)
-        world.pools[world.jobs[promise.task >> ARRAY_BITS].pool].promised[promise.task] = None
+        promise_made(world, promise)
     if world.looks or event.looks:
         for name in world.stirred:
             world.looks.pop(name, None)

@@ -69,6 +69,8 @@ def _jobs(world: World) -> Iterator[str]:
     for task in world.promises:
         if not _waits(world, task):
             yield f"task {task} holds a promise and does not wait"
+    if not world.told.keys() <= world.promises.keys():
+        yield f"tasks {sorted(world.told.keys() - world.promises.keys())} hold no promise that could slip"
     promised = [task for pool in world.pools.values() for task in pool.promised]
     if sorted(promised) != sorted(world.promises):
         yield "the promises by pool are not the promises"

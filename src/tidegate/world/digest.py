@@ -39,7 +39,7 @@ class Notes:
 RECORD_KINDS = (
     "accounts", "arrays", "dependents", "environments", "excesses", "failed_on", "halting", "jobs", "keys", "last_runs",
     "marks", "nodes", "notices", "outcomes", "parked", "pauses", "promises", "runs", "saves", "strays", "suspects",
-    "tries",
+    "told", "tries",
 )  # fmt: skip
 
 
@@ -67,6 +67,7 @@ class Digest:
     saves: Notes
     strays: Notes
     suspects: Notes
+    told: Notes
     tries: Notes
 
     def __init__(self) -> None:

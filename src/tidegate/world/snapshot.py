@@ -68,6 +68,7 @@ class _Image(msgspec.Struct, kw_only=True):
     asks: list[tuple[int, int]] = []
     looks: dict[str, int] = {}
     pauses: dict[int, Pause] = {}
+    told: dict[int, int] = {}
     saves: dict[int, Save] = {}
     arrays: dict[int, ArrayState]
     columns: dict[str, int]

@@ -4,6 +4,7 @@ from bisect import insort
 from collections import deque
 
 from tidegate.model.base import ARRAY_BITS, FOREVER_MS, index_of
+from tidegate.model.events import Promise
 from tidegate.model.jobs import Job
 from tidegate.model.nodes import NodeState
 from tidegate.world import arrays
@@ -143,10 +144,32 @@ def set_array(world: World, job: Job, state: ArrayState) -> None:
 # -- promises and runs -------------------------------------------------------------------------------------
 
 
+def may_slip_from(world: World, task: int, start: int) -> tuple[int, int]:
+    """The start that a promise to start then may slip from because others go ahead, and by how much.
+
+    It is the best that was promised; where it became later for another reason by more than that, what it became.
+    """
+    allowed = world.jobs[task >> ARRAY_BITS].estimate_ms * world.policy.backfill.slip_percent // 100
+    told = world.told.get(task, start)
+    return (start if start > told + allowed else min(told, start)), allowed
+
+
+def promise_made(world: World, promise: Promise) -> None:
+    task = promise.task
+    if world.policy.backfill.slip_percent:
+        world.told[task] = may_slip_from(world, task, promise.start_by)[0]
+        world.digest.told.touched.add(task)
+    world.promises[task] = promise
+    world.digest.promises.touched.add(task)
+    world.pools[world.jobs[task >> ARRAY_BITS].pool].promised[task] = None
+
+
 def promise_over(world: World, pool: Pool, task: int) -> None:
     if task in pool.promised:
         del pool.promised[task], world.promises[task]
         world.digest.promises.gone(task)
+        if world.told and world.told.pop(task, None) is not None:
+            world.digest.told.gone(task)
 
 
 def end_promises(world: World, job: Job) -> None:

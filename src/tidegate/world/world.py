@@ -54,6 +54,7 @@ class World:
         self.arrays: dict[int, ArrayState] = {}
         self.tries: dict[int, Tries] = {}  # by task
         self.promises: dict[int, Promise] = {}
+        self.told: dict[int, int] = {}  # by task: the start that its promise may slip from, where it may
         self.halting: dict[int, HaltAsked] = {}
         self.saves: dict[int, Save] = {}  # by task: attempts that are asked to save themselves now and then
         self.pauses: dict[int, Pause] = {}  # by task: attempts that are suspended, or were
