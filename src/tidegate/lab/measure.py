@@ -78,30 +78,44 @@ class Collector:
         self.cycles = 0
 
     def append(self, events: Sequence[Event]) -> None:
+        promises = self.promises
         for event in events:
-            self.promises.note(event)
             kind = type(event)
             if kind is CycleRan:
                 self.cycles += 1
+                if event.promised or promises.cause:  # type: ignore[union-attr]
+                    promises.note(event)
             elif kind is JobStarted:
                 self.started[event.task] = event  # type: ignore[union-attr,assignment]
+                if event.task in promises.told:  # type: ignore[union-attr]
+                    promises.note(event)
             elif kind is JobEnded:
+                if event.task in promises.told:  # type: ignore[union-attr]
+                    promises.note(event)
                 self._ended(event)  # type: ignore[arg-type]
             elif kind is JobSubmitted:
                 self._submitted(event)  # type: ignore[arg-type]
             elif kind is CheckpointKept:
                 self.kept[event.task] = event.kept_ms  # type: ignore[union-attr]
-            elif kind is HaltRequested:
-                self.preemptions += bool(event.room_for)  # type: ignore[union-attr]
-            elif kind is JobSuspended:
-                self.preemptions += bool(event.room_for)  # type: ignore[union-attr]
-                self.pauses.suspended(event)  # type: ignore[arg-type]
-            elif kind is JobResumed:
-                self.pauses.resumed(event)  # type: ignore[arg-type]
-            elif kind is AttemptLost or kind is AttemptFailed:
-                self._interrupted(event)  # type: ignore[arg-type]
-            elif kind is JobDropped:
-                self._dropped(event)  # type: ignore[arg-type]
+            else:
+                promises.note(event)
+                self._seldom(event)
+
+    def _seldom(self, event: Event) -> None:
+        match event:
+            case HaltRequested():
+                self.preemptions += bool(event.room_for)
+            case JobSuspended():
+                self.preemptions += bool(event.room_for)
+                self.pauses.suspended(event)
+            case JobResumed():
+                self.pauses.resumed(event)
+            case AttemptLost() | AttemptFailed():
+                self._interrupted(event)
+            case JobDropped():
+                self._dropped(event)
+            case _:
+                pass
 
     def flush(self) -> None:
         pass
