@@ -54,6 +54,10 @@ class Placer(Protocol):
         """Takes back what `promise` or `stand` took."""
         ...
 
+    def put_off(self, lane: Lane, start: int, until: int, chosen: Chosen) -> bool:
+        """A promise takes its room from `until` on instead, if there is room then; False: it stays where it is."""
+        ...
+
     def room_between(self, start: int, end: int) -> Columns:
         """Free amounts by node from `start` to `end`, the least of it, as far as is planned."""
         ...
@@ -141,6 +145,9 @@ class CountedPlacer:
         start = max(start, self.draft.now)
         self.draft.lay_out()
         self.draft.take(start, start + lane.estimate_ms, -lane.units)
+
+    def put_off(self, lane: Lane, start: int, until: int, chosen: Chosen) -> bool:
+        return self.draft.put_off(start, until, lane.estimate_ms, lane.units)
 
     def room_between(self, start: int, end: int) -> Columns:
         """Promises have no nodes here: as many chunks as they take are taken off the first rows."""
@@ -303,6 +310,13 @@ class ColumnPlacer:
             return None
         draft.keep(start, end, *chosen, lane.need)
         return chosen
+
+    def put_off(self, lane: Lane, start: int, until: int, chosen: Chosen) -> bool:
+        self.lift(lane, start, chosen)
+        if self.stand(lane, until, chosen) is not None:
+            return True
+        self.stand(lane, start, chosen)
+        return False
 
     def room_between(self, start: int, end: int) -> Columns:
         draft = self.draft
