@@ -10,6 +10,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from tidegate.core.feedback import HAS_AGED, HAS_SUNK, Claim, ages_at, claim_of, may_take_at
+from tidegate.core.place import Rooms
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.events import HaltRequested, JobSuspended
 from tidegate.model.jobs import Job, Outcome
@@ -18,7 +19,7 @@ from tidegate.policy.share import HELD_BITS, Branch, Shares
 from tidegate.world.accounts import leaf_of, path_of
 from tidegate.world.lanes import Lane
 from tidegate.world.pauses import is_suspended, lent_by, ran_since, without_pauses
-from tidegate.world.pool import Columns, Pool
+from tidegate.world.pool import Pool
 from tidegate.world.records import Run
 from tidegate.world.rungs import rung_now, sinks
 from tidegate.world.world import World
@@ -86,12 +87,12 @@ class Preemptor:
         return self._candidates(pool, lane, job, claim_of(self.world, lane, job, task, self.now))
 
     def make_room(
-        self, pool: Pool, lane: Lane, job: Job, task: int, room: Columns, victims: list[Victim]
+        self, pool: Pool, lane: Lane, job: Job, task: int, rooms: Rooms, victims: list[Victim]
     ) -> list[Victim]:
-        """Those who go, so that the job fits in `room` and what they leave; none, if that cannot be, or not yet."""
+        """Those who go, so that the job fits in `rooms` and what they leave; none, if that cannot be, or not yet."""
         allowed = self._allowed(pool)
-        chosen = by_row(pool, lane, room, victims) if not lane.shape.stack else victims
-        chosen = needed(pool, lane, room, chosen)
+        chosen = by_row(pool, lane, rooms, victims) if not lane.shape.stack else victims
+        chosen = needed(pool, lane, rooms, chosen)
         if not chosen or not self._stays_so(lane, chosen):
             return []
         if len(chosen) > allowed:  # all of them or nobody: a part would be interrupted in vain
@@ -268,33 +269,39 @@ class Preemptor:
 class _Filling:
     """How many chunks of a shape fit, row by row, as runs are taken off."""
 
-    __slots__ = ("allowed", "need", "room", "stack", "total")
+    __slots__ = ("allowed", "need", "rooms", "stack", "total")
 
-    def __init__(self, pool: Pool, lane: Lane, room: Columns) -> None:
+    def __init__(self, pool: Pool, lane: Lane, rooms: Rooms) -> None:
         self.need, self.stack = lane.need, lane.shape.stack
-        self.room = [room[column].tolist() for column, _ in lane.need]
+        self.rooms = [(time, [room[column].tolist() for column, _ in lane.need]) for time, room in rooms]
         where = lane.shape.where
         self.allowed = pool.rows_matching(where).tolist() if where else None
         self.total = sum(map(self.chunks, range(len(pool.names))))
 
     def chunks(self, row: int) -> int:
+        """All the time."""
         if self.allowed is not None and not self.allowed[row]:
             return 0
-        fit: int = min(cells[row] // amount for cells, (_, amount) in zip(self.room, self.need, strict=True))
+        fit: int = min(
+            cells[row] // amount for _, room in self.rooms for cells, (_, amount) in zip(room, self.need, strict=True)
+        )
         return max(0, fit if self.stack else min(fit, 1))
 
     def give(self, run: Run, sign: int) -> None:
+        """From when it would have ended on its room is there anyhow, and may have been promised."""
         has = dict(run.need)
         for row, count in zip(run.rows, run.counts, strict=True):
             before = self.chunks(row)
-            for cells, (column, _) in zip(self.room, self.need, strict=True):
-                cells[row] += sign * has.get(column, 0) * count
+            for time, room in self.rooms:
+                if run.expected_end > time:
+                    for cells, (column, _) in zip(room, self.need, strict=True):
+                        cells[row] += sign * has.get(column, 0) * count
             self.total += self.chunks(row) - before
 
 
-def needed(pool: Pool, lane: Lane, room: Columns, victims: list[Victim]) -> list[Victim]:
+def needed(pool: Pool, lane: Lane, rooms: Rooms, victims: list[Victim]) -> list[Victim]:
     """The first that are enough, without those that can be spared; none where all are not enough."""
-    filling, taken = _Filling(pool, lane, room), []
+    filling, taken = _Filling(pool, lane, rooms), []
     for victim in victims:
         if filling.total >= lane.units:
             break
@@ -312,9 +319,9 @@ def needed(pool: Pool, lane: Lane, room: Columns, victims: list[Victim]) -> list
     return kept
 
 
-def by_row(pool: Pool, lane: Lane, room: Columns, victims: list[Victim]) -> list[Victim]:
+def by_row(pool: Pool, lane: Lane, rooms: Rooms, victims: list[Victim]) -> list[Victim]:
     """Those of the cheapest rows first: a gang wants whole nodes, not crumbs of many."""
-    filling = _Filling(pool, lane, room)
+    filling = _Filling(pool, lane, rooms)
     on_row: dict[int, list[Victim]] = {}
     for victim in victims:
         for row in victim.run.rows:
