@@ -1,6 +1,7 @@
 """Random clusters, policies and jobs: small, and full of ties and special cases."""
 
 from collections.abc import Sequence
+from itertools import product
 
 from tests.kit.choose import Chooser, one_in
 from tidegate.model.base import FOREVER_MS
@@ -44,6 +45,8 @@ from tidegate.model.policy import (
 
 CPU = 1000
 DEPTHS = (0, 1, 2, DEPTH_ALL)
+CANDIDATES = tuple(product(CandidateOrder, (0, 0, 12, 60)))
+"""In which order, and from when on a promise is firm."""
 LIMITS = (10, 20, 20, 30, 50, 100)
 AFTER = tuple(AfterKind)
 
@@ -66,8 +69,15 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
         cycle = Cycle(starts_max=chooser.integer(1, 3))
     return PolicySpec(
         "drawn",
-        Order(chooser.pick(tuple(OrderBy)), chooser.pick((0, 0, 15, 60))),
-        Backfill(chooser.pick(DEPTHS), chooser.pick(tuple(CandidateOrder))),
+        Order(
+            chooser.pick(tuple(OrderBy)),
+            chooser.pick((0, 0, 15, 60)),
+            per_doubling_ms=20,
+            short_ms=5,
+            scout_from=chooser.pick((0, 2, 3)),
+            wide_ms=30,
+        ),
+        Backfill(chooser.pick(DEPTHS), *chooser.pick(CANDIDATES)),
         Fit(chooser.pick(tuple(FitBy))),
         Estimate(chooser.pick(tuple(EstimateFrom)), raise_steps_ms=(7, 20)),
         {

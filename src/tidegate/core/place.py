@@ -21,7 +21,8 @@ from tidegate.world.records import Need, Run
 
 Ranked = tuple[int, int, int, int, int, Lane, Any]
 """(rank, submit, job, units, estimate, lane, None): sorts by the first three, for job ids never tie. Units and
-estimate are the lane's, at hand for going over thousands of lanes. A pass uses the last place for its own."""
+estimate are the lane's, at hand for going over thousands of lanes; where promises can be put off it is how long it is
+likely to run. A pass uses the last place for its own."""
 Chosen = tuple[Rows, Rows]
 """Rows, and chunks on each."""
 PROBED_ROWS = 32

@@ -14,7 +14,6 @@ from tidegate.core.place import Placer, Ranked
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.events import Promise
 from tidegate.model.jobs import Job
-from tidegate.model.policy import PolicySpec
 from tidegate.policy.order import AGED, rank
 from tidegate.policy.share import Branch, Key, Place, Shares, held_place
 from tidegate.world.arrays import turns
@@ -99,18 +98,21 @@ class Turns:
     """`entries` by leaf; they are only read. `shares`: of this cycle, where the policy has queues."""
 
     __slots__ = (
-        "heaps", "leaves", "level", "levels", "members", "now", "policy", "pool", "ranking", "shares", "waiting",
+        "heaps", "leaves", "level", "levels", "members", "now", "policy", "pool", "ranking", "shares", "soft",
+        "waiting", "world",
     )  # fmt: skip
 
     def __init__(
-        self, policy: PolicySpec, now: int, pool: Pool, ranking: Ranking, leaves: dict[LeafKey, list[Ranked]],
+        self, world: World, now: int, pool: Pool, ranking: Ranking, leaves: dict[LeafKey, list[Ranked]],
         shares: Shares | None,
     ) -> None:  # fmt: skip
-        self.policy = policy
+        self.world = world
+        self.policy = world.policy
         self.pool = pool
         self.ranking = ranking
         self.shares = shares
         self.now = now
+        self.soft = False  # promises may be put off by what is likely to end in time
         self.waiting = 0
         self.leaves: dict[LeafKey, Leaf] = {}
         for key, entries in leaves.items():
@@ -208,26 +210,39 @@ class Turns:
     def comes_again(self, line: Line, *, shortest: bool = False) -> None:
         """The line's next job, in its own turn."""
         job, lane = line.job, line.lane
-        turn = rank(self.policy, self.pool, lane, job, self.now)
+        turn = rank(self.world, self.pool, lane, job, self.now)
         key = leaf_key(self.policy, self.ranking, lane, turn)
         leaf = self.leaves.get(key)
         if leaf is None:
             leaf = self.leaves[key] = Leaf([], self._path(key, lane))
         if key[0] != self.level and key[0] not in self.levels:
             insort(self.levels, key[0])
-        first = lane.estimate_ms if shortest else turn
-        heappush(leaf.again, (first, job.submit_ms, job.id, lane.units, lane.estimate_ms, lane, line))
+        length = self._length(lane)
+        first = length if shortest else turn
+        heappush(leaf.again, (first, job.submit_ms, job.id, lane.units, length, lane, line))
         self.waiting += 1
+
+    def _length(self, lane: Lane) -> int:
+        """How long it is taken to run."""
+        return self.ranking.known[lane.serial][4] if self.soft else lane.estimate_ms
 
     # -- ahead of their turn -----------------------------------------------------------------------------
 
-    def leave_candidates(self, placer: Placer, lifts: int, *, shortest: bool) -> None:
-        """Leaves those who may start now. `shortest`: within each leaf the shortest go first from here on."""
+    def leave_candidates(self, placer: Placer, lifts: int, *, shortest: bool, soft: bool) -> None:
+        """Leaves those who may start now. `shortest`: within each leaf the shortest go first from here on.
+
+        `soft`: they are taken to run as long as is likely, else as long as they ask for.
+        """
+        self.soft = soft
+        judged_anew = self.policy.backfill.firm_after_ms > 0
         self.waiting = 0
         for leaf in self.leaves.values():
-            rest = placer.sift(leaf.entries[leaf.at :] if leaf.at else leaf.entries)
+            rest = leaf.entries[leaf.at :] if leaf.at else leaf.entries
             if leaf.again:
-                rest += [entry for entry in leaf.again if entry[6].lifts != lifts]
+                rest = rest + [entry for entry in leaf.again if entry[6].lifts != lifts]
+            if judged_anew:
+                rest = [(*entry[:4], self._length(entry[5]), entry[5], entry[6]) for entry in rest]
+            rest = placer.sift(rest)
             if shortest:
                 rest = [(entry[4], *entry[1:]) for entry in rest]
             if len(rest) > 1:

@@ -17,11 +17,13 @@ from tidegate.world.records import NO_TRIES, ArrayState, Excess, HaltAsked, Park
 from tidegate.world.saves import ask_no_more, asked, begin_saving, kept, stop_saving
 from tidegate.world.waiting import (
     can_start,
+    count_alike,
     end_promises,
     enter_lane,
     leave_lane,
     park,
     promise_over,
+    rank_anew,
     regroup,
     set_array,
     take_off,
@@ -235,6 +237,8 @@ def _job_started(world: World, event: ev.JobStarted) -> None:
     pool.occupy(run)
     if spec.checkpoint is not None:
         begin_saving(world, job, run)
+    if job.compared:
+        count_alike(world, job, 1)
     world.launching[task] = world.ordered = world.seq
     digest = world.digest
     digest.runs.touched.add(task)
@@ -275,7 +279,8 @@ def _job_ended(world: World, event: ev.JobEnded) -> None:
         vacate(world, run, event.at)
         if world.saves:
             stop_saving(world, task)
-        remember_run(world, job.spec.user, event.at, run)
+        remember_run(world, job, event.at, run)
+        rank_anew(world, job, ended=True)
         if event.blames:
             blame(world, job.id, run)
         elif world.marks and event.outcome is Outcome.COMPLETED:

@@ -37,8 +37,9 @@ class Notes:
 
 
 RECORD_KINDS = (
-    "accounts", "arrays", "dependents", "environments", "excesses", "failed_on", "halting", "jobs", "keys", "last_runs",
-    "marks", "nodes", "notices", "outcomes", "parked", "promises", "runs", "saves", "strays", "suspects", "tries",
+    "accounts", "alike", "arrays", "dependents", "environments", "excesses", "failed_on", "halting", "jobs", "keys",
+    "last_runs", "marks", "nodes", "notices", "outcomes", "parked", "promises", "runs", "saves", "strays", "suspects",
+    "tries",
 )  # fmt: skip
 
 
@@ -46,6 +47,7 @@ class Digest:
     """One attribute a kind of record, named as the world names it."""
 
     accounts: Notes
+    alike: Notes
     arrays: Notes
     dependents: Notes
     environments: Notes

@@ -5,7 +5,8 @@ from typing import Any, assert_never
 
 from tidegate.model.jobs import After, AfterKind, Job, Outcome
 from tidegate.world.digest import Notes
-from tidegate.world.records import NO_RUNS, Notice, Parked, Run
+from tidegate.world.lanes import alike_key, kin_key
+from tidegate.world.records import NO_RUNS, NONE_ALIKE, Alike, AlikeRuns, LastRuns, Notice, Parked, Run
 from tidegate.world.world import OUTCOMES_KEPT, USERS_KEPT, World
 
 
@@ -88,15 +89,28 @@ def satisfied(after: After, outcome: Outcome) -> bool:
             assert_never(after.kind)
 
 
-def remember_run(world: World, user: str, at: int, run: Run) -> None:
-    known = world.last_runs
-    last = known.get(user)
-    known[user] = (
-        NO_RUNS.ending(at, run.seq, at - run.start_ms) if last is None else last.ending(at, run.seq, at - run.start_ms)
-    )
+def remember_run(world: World, job: Job, at: int, run: Run) -> None:
+    known, user = world.last_runs, job.spec.user
+    known[user] = _and_this(known.get(user), at, run)
+    if job.compared:
+        for key in (alike_key(job), kin_key(job)):
+            _remember_alike(world, key, at, run)
     world.digest.last_runs.touched.add(user)
     if len(known) >= 2 * USERS_KEPT:
         _forget(known, world.digest.last_runs, USERS_KEPT)
+
+
+def _and_this(last: LastRuns | None, at: int, run: Run) -> LastRuns:
+    return (NO_RUNS if last is None else last).ending(at, run.seq, at - run.start_ms)
+
+
+def _remember_alike(world: World, key: Alike, at: int, run: Run) -> None:
+    known = world.alike
+    alike = known.get(key, NONE_ALIKE)
+    known[key] = AlikeRuns(alike.running, _and_this(alike.last, at, run))
+    world.digest.alike.touched.add(key)
+    if len(known) >= 2 * USERS_KEPT:
+        _forget(known, world.digest.alike, USERS_KEPT)
 
 
 def _forget(records: dict[Any, Any], notes: Notes, kept: int) -> None:

@@ -17,6 +17,8 @@ from tidegate.model.policy import PolicySpec
 from tidegate.world.pool import CLOSED, Pool
 from tidegate.world.records import (
     Account,
+    Alike,
+    AlikeRuns,
     ArrayState,
     Excess,
     HaltAsked,
@@ -94,6 +96,7 @@ class _Image(msgspec.Struct, kw_only=True):
     tries: dict[int, Tries]
     pools: dict[str, _PoolImage]
     stirred: list[str]
+    alike: dict[Alike, AlikeRuns] = {}  # releases before 0.2 kept none
 
 
 _encode = msgspec.msgpack.Encoder().encode
