@@ -4,7 +4,8 @@ No lanes, no memo, no columns, no cursors: only records are read. `core.decide` 
 that are cut are left out: where a count runs out is the kernel's own affair.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from fractions import Fraction
 
 from msgspec.structs import replace
 
@@ -132,10 +133,12 @@ class _Slow:
         self.promises: dict[int, Promise] = {}
         self.standing: dict[int, Booking] = {}
         self.booked: dict[int, Booking] = {}  # the promises of this cycle
+        self.jobs: Collection[Job] = ()
         self.passed: set[int] = set()  # arrays: their tasks are alike, so the first that has to wait stands for them
 
     def run(self) -> None:
         depth = self.policy.backfill.depth
+        self.jobs = {job.id: job for job, _ in waiting(self.world, self.pool)}.values()
         tasks = sorted(waiting(self.world, self.pool), key=lambda found: self._turn(found[0]))
         self._stand({task: job for job, task in tasks}, all_of_them=depth > 1)
         begun = self._start_held({task: job for job, task in tasks})
@@ -178,13 +181,14 @@ class _Slow:
                 self.room.booked.remove(booking)
         if len(self.promises) == 1:
             self._let_slip(*self.promises.values())
+        length = self._length if self._soft() else _asked
         if self.policy.backfill.order is CandidateOrder.SHORTEST:
-            tasks.sort(key=lambda found: (found[0].estimate_ms, since(self.world, found[0]), found[0].id))
+            tasks.sort(key=lambda found: (length(found[0]), since(self.world, found[0]), found[0].id))
         while tasks and not strict:
             job, task = self.tree.next(tasks, self._rank)
             tasks.remove((job, task))
             if job.id not in self.passed and self.tree.has_room(job, aged=False):
-                self._start(job, task)
+                self._start(job, task, length(job))
 
     def _stand(self, waits: dict[int, Job], *, all_of_them: bool) -> None:
         """Promises made before keep their room while they can, the earliest first; or those only that are held."""
@@ -239,11 +243,12 @@ class _Slow:
                     return False
         return True
 
-    def _start(self, job: Job, task: int) -> bool:
-        chosen = self.room.find(job, self.now)
+    def _start(self, job: Job, task: int, length: int | None = None) -> bool:
+        taken = job if length is None else replace(job, estimate_ms=length)
+        chosen = self.room.find(taken, self.now)
         if chosen is None:
             return False
-        self.room.book(job, self.now, chosen)
+        self.room.book(taken, self.now, chosen)
         self.tree.hold(job)
         known = self.world.tries.get(task)
         attempt = known.attempt + 1 if known else 1
@@ -298,8 +303,68 @@ class _Slow:
             used = tried(self.world, job).ran_ms * gpus(self.policy, job)
             rung = sum(used >= edge * CPU for edge in self.policy.feedback.rungs_ms)
         by = order.then if order.by is OrderBy.FEEDBACK else order.by
+        if by is OrderBy.DEFERRED:
+            return (rung << 58) + job.submit_ms + self._deferral(job)
         left = remaining(self.policy.estimate, job.estimate_ms, tried(self.world, job).kept_ms)
         return (rung << 58) + RANKS[by](self.policy, self.room.nodes, job, left, self.now)
+
+    def _deferral(self, job: Job) -> int:
+        order, world = self.policy.order, self.world
+        doublings = self._likely(job)
+        line = sorted((other.submit_ms, other.id) for other in self.jobs if _same_lane(world, other, job))
+        running = [world.jobs[task >> ARRAY_BITS] for task in world.runs]
+        if 0 < order.scout_from <= len(line) and line[0][1] == job.id and not any(_alike(o, job) for o in running):
+            doublings -= _steps(len(line) - 1, 1)
+        ahead = (order.wide_ms * _share(self.room.nodes, job)) >> SHARE_BITS
+        return (order.per_doubling_ms * doublings >> 6) - ahead
+
+    def _likely(self, job: Job) -> int:
+        """The mean of all votes, in steps of doublings."""
+        order, world, user, chunks = self.policy.order, self.world, job.spec.user, job.spec.shape.count
+        said = [(2, job.estimate_ms)]
+        if job.compared:
+            alike, kin = (world.alike.get((user, chunks, asked)) for asked in (job.estimate_ms, 0))
+            known = [(8, alike and alike.last), (4, kin and kin.last), (1, world.last_runs.get(user))]
+            said += [(votes, run) for votes, runs in known if runs for run in runs.after()]
+        total = sum(votes * _steps(min(run, job.estimate_ms), order.short_ms) for votes, run in said)
+        return total // sum(votes for votes, _ in said)
+
+    def _length(self, job: Job) -> int:
+        """How long it is taken to run beside promises that can be put off."""
+        if self.policy.order.by is not OrderBy.DEFERRED:
+            return job.estimate_ms
+        steps, short = self._likely(job), self.policy.order.short_ms
+        if steps >= _steps(job.estimate_ms, short):
+            return job.estimate_ms
+        return min(job.estimate_ms, max(short, (short * (64 + steps % 64) * (1 << steps // 64) // 64) - short))
+
+    def _soft(self) -> bool:
+        """May what was promised be put off by what is likely to end in time?"""
+        after = self.policy.backfill.firm_after_ms
+        waited = [self.now - self.world.jobs[task >> ARRAY_BITS].submit_ms for task in self.promises]
+        return bool(waited) and max(waited) < after and not self.held
+
+
+def _asked(job: Job) -> int:
+    return job.estimate_ms
+
+
+def _alike(one: Job, other: Job) -> bool:
+    return one.compared and (one.spec.user, one.spec.shape.count, one.estimate_ms) == (
+        other.spec.user, other.spec.shape.count, other.estimate_ms)  # fmt: skip
+
+
+def _same_lane(world: World, one: Job, other: Job) -> bool:
+    return world.lane_key(one) == world.lane_key(other)
+
+
+def _steps(run_ms: int, short_ms: int) -> int:
+    """log2(1 + run / short) in 64ths, straight between whole numbers."""
+    times = Fraction((short_ms + run_ms) * 2**20 // short_ms, 2**20)
+    whole = 0
+    while times >= 2 ** (whole + 1):
+        whole += 1
+    return 64 * whole + int((times / 2**whole - 1) * 64)
 
 
 def first_of_lanes(world: World, pool: str) -> Iterator[Job]:

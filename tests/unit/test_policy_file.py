@@ -176,17 +176,14 @@ def test_a_byte_order_mark_and_bytes_are_read():
 # -- what is refused -----------------------------------------------------------------------------------
 
 
+ORDER_FIELDS = "by, ageing_bound, aged_promises_max, then, per_doubling, short, scout_from, wide, why"
+
+
 @pytest.mark.parametrize(
     ("text", "place", "path", "message", "cure"),
     [
         ("name: a\nordr: fcfs", (2, 1), "ordr", "not a field", "did you mean 'order'?"),
-        (
-            "name: a\norder: {bie: x}",
-            (2, 9),
-            "order.bie",
-            "not a field",
-            "by, ageing_bound, aged_promises_max, then, why",
-        ),
+        ("name: a\norder: {bie: x}", (2, 9), "order.bie", "not a field", ORDER_FIELDS),
         ("name: a\nageing_bound: 1h", (2, 1), "ageing_bound", "not a field", "belongs to order.ageing_bound"),
         ("name: a\nfit: pakc", (2, 6), "fit", "no 'pakc'", "did you mean 'pack'? write one of first, best, pack"),
         ("name: a\nfit: {by: 7}", (2, 11), "fit.by", "no '7'", "one of first, best, pack, spread"),
@@ -206,7 +203,7 @@ def test_a_byte_order_mark_and_bytes_are_read():
         ("name: a\ncycle: {starts_max: 0}", (2, 21), "cycle.starts_max", "too small", "1 or more"),
         ("name: a\ncycle: 5", (2, 8), "cycle", "plain value", "starts_max, why"),
         ("name: a\norder:", (2, 7), "order", "no value", "leave the line out"),
-        ("name: a\norder: [fcfs]", (2, 8), "order", "a list", "by, ageing_bound, aged_promises_max, then, why"),
+        ("name: a\norder: [fcfs]", (2, 8), "order", "a list", ORDER_FIELDS),
         ("name: a\nclasses: [x]", (2, 10), "classes", "a list", "name: …"),
         ("name: a\nclasses: {x: }", (2, 13), "classes.x", "no value", "head_start"),
         ("name: a\nwhy: [x]", (2, 6), "why", "a list", "write a text"),
@@ -380,6 +377,7 @@ def test_long_and_odd_names_do_not_flood_the_message():
         ("name: a\nbackfill: {depth: 0, order: shortest}", 2, "backfill.order", "no effect"),
         ("name: a\nbackfill: none\norder: {by: shortest, ageing_bound: 1d}", 2, "backfill.depth", "stand idle"),
         ("name: a\nclasses: {x: 1h, y: 0}", 2, "classes.x", "no effect under order fcfs"),
+        ("name: a\norder: {by: deferred, per_doubling: 0}", 2, "order.per_doubling", "nothing is deferred"),
         ("name: a\norder: priority", 2, "order.by", "no class has a head start"),
         ("name: a\nestimate: {raise_steps: [5m, 1m]}", 2, "estimate.raise_steps", "adds nothing"),
         ("name: a\nshare: 7d", 2, "share.half_life", "there are none"),

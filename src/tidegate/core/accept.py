@@ -17,6 +17,7 @@ from tidegate.model.jobs import After, Job, JobSpec, Outcome
 from tidegate.model.nodes import Node, NodeState
 from tidegate.policy.admission import default_pool, no_queue, refusal, said
 from tidegate.policy.estimate import estimate
+from tidegate.policy.order import compares
 from tidegate.world import arrays
 from tidegate.world.ended import satisfied
 from tidegate.world.pauses import is_suspended
@@ -93,7 +94,8 @@ def _submit(world: World, command: cmd.Submit, now: int) -> Answer:
         if isinstance(unmet, Refused):
             return unmet
         spec = replace(spec, after=unmet)
-    submitted = ev.JobSubmitted(now, Job(job_id, now, estimate(world, spec, now), name, spec), command.key)
+    job = Job(job_id, now, estimate(world, spec, now), name, spec, compares(world, spec))
+    submitted = ev.JobSubmitted(now, job, command.key)
     if spec.work is None and not command.env:
         return (submitted,)
     kept = _environment(world, command, now)

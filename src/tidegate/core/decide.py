@@ -33,7 +33,7 @@ from tidegate.model.events import (
     Placement,
     Promise,
 )
-from tidegate.model.policy import CandidateOrder, PolicySpec
+from tidegate.model.policy import CandidateOrder
 from tidegate.policy.order import AGED, ageing_bound
 from tidegate.policy.share import BEHIND_ALL, held_place, shares_for_cycle
 from tidegate.world.lanes import Lane
@@ -108,16 +108,16 @@ class _Cycle:
 def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
     """A full pass, or just the arrivals where nothing else could have changed."""
     policy = cycle.policy if not cycle.world.swayed else cycle.world.policy_in(pool.name)
-    ranking, unchanged = memo.ranking(policy, pool, cycle.now)
+    ranking, unchanged = memo.ranking(cycle.world, policy, pool, cycle.now)
     settled = memo.settled.get(pool.name) if cycle.preemptor is None else None
     room_came = pool.freed is None or bool(pool.freed)
-    if settled is None or not unchanged or room_came or not _only_arrivals(settled, policy, pool, ranking):
+    if settled is None or not unchanged or room_came or not _only_arrivals(settled, cycle.now, pool, ranking):
         memo.settled.pop(pool.name, None)
         ranking.room_came(pool.freed)
         if ranking.known or pool.promised or pool.suspended:
             placer = placer_for(pool, policy.fit.by, cycle.now, ranking.cursors)
             stopped = stopped_entries(cycle.world, pool, cycle.now) if pool.suspended else NOBODY
-            turns = Turns(policy, cycle.now, pool, ranking, ranking.leaves, cycle.shares, stopped)
+            turns = Turns(cycle.world, cycle.now, pool, ranking, ranking.leaves, cycle.shares, stopped)
             full_pass = _Pass(cycle, pool, placer, turns)
             settled = full_pass.full()
             if settled is not None and cycle.shares is None and cycle.preemptor is None and not pool.suspended:
@@ -136,17 +136,19 @@ def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
         some: dict[LeafKey, list[Ranked]] = {}
         for entry in arrived:
             some.setdefault(leaf_key(policy, ranking, entry[5], entry[0]), []).append(entry)
-        turns = Turns(policy, cycle.now, pool, ranking, some, None)
+        turns = Turns(cycle.world, cycle.now, pool, ranking, some, None)
         some_pass = _Pass(cycle, pool, settled.placer, turns, settled.slips_from)
-        settled.untried = some_pass.candidates()
+        settled.untried = some_pass.candidates(soft=settled.firm_from < FOREVER_MS)
         if some_pass.moved:
             del memo.settled[pool.name]
 
 
-def _only_arrivals(settled: Settled, policy: PolicySpec, pool: Pool, ranking: Ranking) -> bool:
+def _only_arrivals(settled: Settled, now: int, pool: Pool, ranking: Ranking) -> bool:
     """Nothing that arrived could get a promise, or take the place of a job that was refused in its turn."""
     last = settled.last_refused
     if last is None or (settled.room_for_promises and pool.grown) or settled.placer.counted != pool.counted:
+        return False
+    if settled.firm_from <= now:
         return False
     known = ranking.known
     for serial in pool.changed:
@@ -154,7 +156,7 @@ def _only_arrivals(settled: Settled, policy: PolicySpec, pool: Pool, ranking: Ra
         if entry is None:
             continue
         # Compared as far as `last` goes: rank, submit, job. A job past the ageing bound always gets a promise.
-        level = leaf_key(policy, ranking, entry[5], entry[0])[0]
+        level = leaf_key(ranking.policy, ranking, entry[5], entry[0])[0]
         if level > settled.last_level or (level == settled.last_level and entry < last) or entry[0] == AGED:
             return False
     return True
@@ -221,11 +223,12 @@ class _Pass:
             return None
         if len(self.promises) == 1 and self.policy.backfill.slip_percent:
             self._let_slip(*self.promises.values())
-        untried = self.candidates() if self.turns.waiting and not self.strict else ()
+        firm_from = self._firm_from() if self.policy.backfill.firm_after_ms else FOREVER_MS
+        untried = self.candidates(soft=firm_from < FOREVER_MS) if self.turns.waiting and not self.strict else ()
         if self.moved:
             return None
         room = len(self.promises) < depth
-        return Settled(self.placer, self.last, self.last_level, room, self.strict, self.slips_from, untried)
+        return Settled(self.placer, self.last, self.last_level, room, self.strict, self.slips_from, firm_from, untried)
 
     # -- jobs in their turn ------------------------------------------------------------------------------
 
@@ -323,11 +326,20 @@ class _Pass:
 
     # -- jobs ahead of their turn ------------------------------------------------------------------------
 
-    def candidates(self) -> tuple[int, ...]:
-        """Starts what fits beside the promises. If it is cut: the lanes that have not been refused."""
+    def _firm_from(self) -> int:
+        """From when on one of the promises is firm. FOREVER_MS: one is already, or there is none."""
+        jobs, after = self.world.jobs, self.policy.backfill.firm_after_ms
+        oldest = min([jobs[task >> ARRAY_BITS].submit_ms for task in self.promises], default=-after)
+        return oldest + after if self.now < oldest + after and not self.held else FOREVER_MS
+
+    def candidates(self, *, soft: bool) -> tuple[int, ...]:
+        """Starts what fits beside the promises. If it is cut: the lanes that have not been refused.
+
+        `soft`: promises may be put off by what is likely to end in time, if it should take longer.
+        """
         now, placer, cycle, turns = self.now, self.placer, self.cycle, self.turns
         shortest = self.policy.backfill.order is CandidateOrder.SHORTEST
-        turns.leave_candidates(placer, self.lifts, shortest=shortest)
+        turns.leave_candidates(placer, self.lifts, shortest=shortest, soft=soft)
         refused = 0
         leaf = turns.leaf()
         while leaf is not None and not cycle.cut:
@@ -349,6 +361,7 @@ class _Pass:
                 line = done or Line(self.world, lane)
                 self.moved |= now + estimate > self.slips_from
                 self._starts(lane, line.task, chosen, backfilled=True)
+                self.moved |= estimate < lane.estimate_ms
                 turns.started(leaf, line)
                 if line.advance():
                     turns.comes_again(line, shortest=shortest)

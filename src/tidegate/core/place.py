@@ -21,7 +21,8 @@ from tidegate.world.records import Need, Run
 
 Ranked = tuple[int, int, int, int, int, Lane, Any]
 """(rank, submit, job, units, estimate, lane, None): sorts by the first three, for job ids never tie. Units and
-estimate are the lane's, at hand for going over thousands of lanes. A pass uses the last place for its own."""
+estimate are the lane's, at hand for going over thousands of lanes; where promises can be put off it is how long it is
+likely to run. A pass uses the last place for its own."""
 Rooms = list[tuple[int, Columns]]
 """(from when on, free amounts by node): up to the next of them there is never less."""
 Chosen = tuple[Rows, Rows]

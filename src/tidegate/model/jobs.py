@@ -170,7 +170,7 @@ class JobSpec(Value, frozen=True, gc=False, omit_defaults=True, rename={"klass":
     work: Work | None = None  # None: nothing that could run, as in a replay
 
 
-class Job(Value, frozen=True, gc=False):
+class Job(Value, frozen=True, gc=False, omit_defaults=True):
     """A job as accepted: the spec, its identity, its pool, and the run time that planning assumes."""
 
     id: int
@@ -178,3 +178,4 @@ class Job(Value, frozen=True, gc=False):
     estimate_ms: int
     pool: str
     spec: JobSpec
+    compared: bool = False  # with other jobs of its user: how long those ran says how long it may

@@ -29,6 +29,7 @@ class OrderBy(StrEnum):
     SHORTEST = "shortest"
     SMALLEST_AREA = "smallest-area"
     EXPANSION = "expansion"
+    DEFERRED = "deferred"
     PRIORITY = "priority"
     SHORTEST_REMAINING = "shortest-remaining"
     FEEDBACK = "feedback"
@@ -77,8 +78,35 @@ class Order(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defau
             "with more of them in a pool nobody goes ahead at all",
         ),
     ] = 16
-    why: str = ""
     then: Annotated[OrderBy, Meta(description="under `feedback`: what is compared within a rung")] = OrderBy.FCFS
+    per_doubling_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="under `deferred` a job counts as submitted so much later for every doubling "
+            "of the time it is likely to run",
+        ),
+    ] = 6 * HOUR_MS
+    short_ms: Annotated[
+        int, Meta(ge=1, description="where doublings begin: under `deferred` run times well below it are all the same")
+    ] = MINUTE_MS
+    scout_from: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="under `deferred`, where so many alike jobs wait and none runs, the first is put ahead, "
+            "by `per_doubling` for every doubling of their number: it tells how long the others will take; 0: none is",
+        ),
+    ] = 2
+    wide_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="under `deferred` a job that takes all of its pool counts as submitted so much earlier, others "
+            "by their share: room for them is hard to find",
+        ),
+    ] = 12 * HOUR_MS
+    why: str = ""
 
 
 class Feedback(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
@@ -121,6 +149,14 @@ class Backfill(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_de
             le=100,
             description="by how much of a hundred of its run time those who go ahead may delay the one job that holds "
             "a promise, all in all; 0: not at all",
+        ),
+    ] = 0
+    firm_after_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="a promise to a job that has not waited so long may be put off: under order `deferred` others "
+            "go ahead where they are likely to end in time, whatever their limits say; 0: every promise is firm",
         ),
     ] = 0
     why: str = ""

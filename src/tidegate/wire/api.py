@@ -12,26 +12,14 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from tidegate.wire.bodies import NAME_MAX, Body, Count, Millis, Name, Whole
 from tidegate.wire.tides import TidesBody
 
-NAME_MAX = 200
 ARGUMENTS_MAX = 10_000
 SCRIPT_MAX = 4 << 20
 JOBS_PER_REQUEST_MAX = 10_000
 POLICY_MAX = 64 * 1024
 NOTE_MAX = 1000
-
-Name = Annotated[str, Meta(max_length=NAME_MAX)]
-Count = Annotated[int, Meta(ge=0, le=1 << 40)]
-Millis = Annotated[int, Meta(ge=0, le=1 << 53)]
-
-
-class Body(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """An unknown field in a request is a mistake of the client, and said so."""
-
-
-class Whole(Body, omit_defaults=False):
-    """An answer whose every field is always there: scripts count on it."""
 
 
 class AfterBody(Body):

@@ -49,6 +49,8 @@ def _order(spec: PolicySpec) -> Iterator[Hint]:
             f"under {order.by.value} a job can starve: later ones may go before it without end",
             "leave it out for 7d, or set one, unless a published simulation is to be reproduced",
         )
+    if order.by is OrderBy.DEFERRED and not order.per_doubling_ms:
+        yield Hint("order.per_doubling", "nothing is deferred, so it is first come first served", "set it, such as 6h")
 
 
 def _backfill(spec: PolicySpec) -> Iterator[Hint]:

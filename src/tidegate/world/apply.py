@@ -19,12 +19,14 @@ from tidegate.world.records import NO_TRIES, ArrayState, Excess, HaltAsked, Park
 from tidegate.world.saves import ask_no_more, asked, begin_saving, kept, stop_saving
 from tidegate.world.waiting import (
     can_start,
+    count_alike,
     end_promises,
     enter_lane,
     leave_lane,
     park,
     promise_made,
     promise_over,
+    rank_anew,
     regroup,
     set_array,
     take_off,
@@ -252,6 +254,8 @@ def _job_started(world: World, event: ev.JobStarted) -> None:
         begin_saving(world, job, run)
     if world.gauges and event.attempt == 1:
         note_start(world, job, event.at)
+    if job.compared:
+        count_alike(world, job, 1)
     world.launching[task] = world.ordered = world.seq
     digest = world.digest
     digest.runs.touched.add(task)
@@ -307,7 +311,9 @@ def _job_ended(world: World, event: ev.JobEnded) -> None:
         vacate(world, run, event.at)
         if world.saves:
             stop_saving(world, task)
-        remember_run(world, job.spec.user, event.at, run, stopped)
+        remember_run(world, job, event.at, run, stopped)
+        if world.alike:
+            rank_anew(world, job, ended=True)
         if event.blames:
             blame(world, job.id, run)
         elif world.marks and event.outcome is Outcome.COMPLETED:

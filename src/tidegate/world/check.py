@@ -13,7 +13,7 @@ from tidegate.model.nodes import NodeState
 from tidegate.model.policy import in_tides
 from tidegate.world.accounts import path_of
 from tidegate.world.digest import MODULUS, RECORD_KINDS, Digest
-from tidegate.world.lanes import LaneKey
+from tidegate.world.lanes import LaneKey, alike_key
 from tidegate.world.nodes import MARKS_MAX
 from tidegate.world.pool import CLOSED, Pool
 from tidegate.world.records import NO_USE, Need, Run
@@ -255,6 +255,10 @@ def _environments(world: World) -> Iterator[str]:
 def _memory(world: World) -> Iterator[str]:
     if len(world.outcomes) > OUTCOMES_KEPT or len(world.last_runs) > USERS_KEPT:
         yield f"{len(world.outcomes)} outcomes and the runs of {len(world.last_runs)} users are kept"
+    jobs = [world.jobs[job_of(task)] for task in world.runs if job_of(task) in world.jobs]
+    running = Counter(alike_key(job) for job in jobs if job.compared)
+    if {key: alike.running for key, alike in world.alike.items() if alike.running} != running:
+        yield f"alike runs are counted otherwise than {dict(running)}"
     expiries = [expiry for _, expiry in world.keys.values()]
     if expiries != sorted(expiries):
         yield "keys are not in order of expiry"
@@ -381,6 +385,12 @@ def _lanes(world: World, pool: Pool) -> Iterator[str]:
         said = (lane.key, lane.shape, lane.estimate_ms, lane.units, lane.need)
         if said != (key, key[2], key[3], key[2].count, world.need_of(key[2].chunk)):
             yield f"lane {key} says otherwise of itself: {said}"
+    by_user: dict[str, set[LaneKey]] = {}
+    for key, lane in pool.lanes.items():
+        if lane.user:
+            by_user.setdefault(lane.user, set()).add(key)
+    if {user: set(keys) for user, keys in pool.lanes_of.items()} != by_user:
+        yield f"the lanes of users are said to be {pool.lanes_of}"
     serials = [lane.serial for lane in pool.lanes.values()]
     if len(set(serials)) != len(serials):
         yield f"lanes share a serial: {serials}"

@@ -26,8 +26,9 @@ SCALAR_ROWS_MAX = 12
 class Pool:
     __slots__ = (
         "buffer", "capacity", "cells", "changed", "closed", "end_times", "fitting", "free_units", "freed", "fresh",
-        "grown", "kinds", "lane_serial", "lanes", "masks", "name", "names", "nodes", "odd", "open_rows", "owned_ends",
-        "promised", "row_of", "runs_at", "strained", "suspended", "total", "tried", "unbooked", "unit", "units_at",
+        "grown", "kinds", "lane_serial", "lanes", "lanes_of", "masks", "name", "names", "nodes", "odd", "open_rows",
+        "owned_ends", "promised", "row_of", "runs_at", "strained", "suspended", "total", "tried", "unbooked", "unit",
+        "units_at",
         "units_free",
     )  # fmt: skip
 
@@ -48,6 +49,7 @@ class Pool:
         self.closed: set[int] = set()
         self.tried: dict[int, int] = {}  # rows that take one run at a time -> how many are there
         self.lanes: dict[LaneKey, Lane] = {}
+        self.lanes_of: dict[str, dict[LaneKey, None]] = {}  # of compared jobs, by user
         self.lane_serial = 0
         self.end_times: list[int] = []
         self.runs_at: dict[int, dict[int, Run]] = {}  # by expected end and task
@@ -82,6 +84,7 @@ class Pool:
         twin.unbooked = self.unbooked.copy()
         twin.closed, twin.tried = self.closed.copy(), self.tried.copy()
         twin.lanes = self.lanes.copy()
+        twin.lanes_of = {user: keys.copy() for user, keys in self.lanes_of.items()}
         twin.lane_serial = self.lane_serial
         twin.end_times = self.end_times.copy()
         twin.runs_at = self.runs_at.copy()

@@ -196,3 +196,16 @@ class LastRuns(Value, frozen=True, gc=False):
 
 
 NO_RUNS = LastRuns(-1, (), ())
+
+Alike = tuple[str, int, int]
+"""(user, chunks, estimate): jobs that are likely to run equally long; estimate 0: whatever they ask for."""
+
+
+class AlikeRuns(Value, frozen=True, gc=False):
+    """What is known of compared jobs that are alike."""
+
+    running: int  # tasks
+    last: LastRuns
+
+
+NONE_ALIKE = AlikeRuns(0, NO_RUNS)

@@ -18,6 +18,8 @@ from tidegate.world.gauges import sway
 from tidegate.world.pool import CLOSED, Pool
 from tidegate.world.records import (
     Account,
+    Alike,
+    AlikeRuns,
     ArrayState,
     Excess,
     Gauge,
@@ -100,6 +102,7 @@ class _Image(msgspec.Struct, kw_only=True):
     tries: dict[int, Tries]
     pools: dict[str, _PoolImage]
     stirred: list[str]
+    alike: dict[Alike, AlikeRuns] = {}  # releases before 0.2 kept none
 
 
 _encode = msgspec.msgpack.Encoder().encode

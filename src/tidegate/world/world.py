@@ -10,6 +10,8 @@ from tidegate.world.lanes import LaneKey
 from tidegate.world.pool import Pool
 from tidegate.world.records import (
     Account,
+    Alike,
+    AlikeRuns,
     ArrayState,
     Excess,
     Gauge,
@@ -30,7 +32,8 @@ OUTCOMES_KEPT = 10_000
 """So many ended jobs at least, and twice as many at most, are remembered for dependencies submitted later."""
 KEYS_EXPIRE_MS = 24 * 3_600_000
 USERS_KEPT = 100_000
-"""So many users at least have their last run times remembered; the ones first seen go first."""
+"""So many users at least have their last run times remembered, and so many sorts of alike jobs; the ones first seen
+go first."""
 
 # What a fork takes over as it is, and what it copies; a compiled class has no `__dict__` to ask.
 SCALARS = ("seq", "cycle", "policy", "policy_version", "next_job", "ordered", "interrupted", "writes_until")
@@ -72,6 +75,7 @@ class World:
         self.accounts: dict[str, Account] = {}  # by queue, and by user below it; see world.accounts
         self.excesses: dict[str, Excess] = {}  # by queue
         self.gauges: dict[str, Gauge] = {}  # by pool; none while the policy has no tide
+        self.alike: dict[Alike, AlikeRuns] = {}  # compared jobs only
         self.environments: dict[str, Pairs] = {}  # by the name that works give them
         self.notices: dict[int, Notice] = {}  # by job
         # Who is to blame (docs/decisions/0010).
@@ -149,7 +153,7 @@ class World:
 
     def lane_key(self, job: Job) -> LaneKey:
         spec = job.spec
-        user = ""
+        user = spec.user if job.compared else ""
         if self.has_queues and tells_users_apart(self.in_force.queues.get(spec.queue)):
             user = spec.user
         standing = self.standing_of(job) if self.has_standings else AS_SUBMITTED
