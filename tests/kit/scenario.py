@@ -38,6 +38,7 @@ from tidegate.model.policy import (
     Preempt,
     Preemption,
     Queue,
+    Reservations,
     Share,
     Users,
 )
@@ -81,6 +82,7 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
             chooser.pick((0, 12)), chooser.pick((0, 256)), answer_max_ms=30, at_once_max=chooser.pick((0, 1, 2))
         ),
         cycle,
+        Reservations(chooser.pick((0, 0, 12)), chooser.pick(((), (Bound("cpus", CPU),))), 40, 30),
     )
 
 

@@ -19,7 +19,16 @@ from tidegate.journals.memory import MemoryJournal
 from tidegate.loop.loop import Cadence, Loop
 from tidegate.loop.recovery import keep_snapshot, recover
 from tidegate.model.base import ARRAY_BITS, task_key
-from tidegate.model.commands import Cancel, ChangePolicy, Command, Refused, Release, RevokeExcess, SetNode
+from tidegate.model.commands import (
+    Cancel,
+    ChangePolicy,
+    Command,
+    EndReservation,
+    Refused,
+    Release,
+    RevokeExcess,
+    SetNode,
+)
 from tidegate.model.events import CycleRan, Event, JobStarted
 from tidegate.model.jobs import Job, Outcome
 from tidegate.model.nodes import Node, NodeState
@@ -131,6 +140,7 @@ class Sim:
         self.ledger = Ledger()
         self.booked = 0
         self.overfull = False  # a node was made smaller than what ran there
+        self.forced = False  # something was reserved over what ran or was promised there
         self.loop = self._new_loop(World())
         self.digests = self.loop.digests = {}
         self.send(ChangePolicy(policy), *(SetNode(node) for node in nodes))
@@ -252,6 +262,7 @@ class Sim:
             self.send(ChangePolicy(replace(self.world.policy, queues=queues)))
         self.send(*(Release(job) for job, parked in self.world.parked.items() if parked.held))
         self.send(*(RevokeExcess(queue) for queue in self.world.excesses))
+        self.send(*(EndReservation(name) for name in self.world.reservations))
         tree = SlowTree(self.world, self.now)  # the policy and the nodes may have changed since a job came
         self.send(*(Cancel(job.id) for job in self.world.jobs.values() if not tree.may_ever_hold(job)))
         for _ in range(DRAIN_TURNS_MAX):

@@ -17,25 +17,29 @@ from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import CandidateOrder, FitBy, OrderBy, PolicySpec
 from tidegate.policy import SHARE_BITS
 from tidegate.world.lanes import LaneKey
+from tidegate.world.records import Reservation, Run
 from tidegate.world.world import World
 
 FIRST_OF_ALL = -(1 << 62)
 
 
 class Booking(Value, frozen=True, gc=False):
-    """Chunks taken from `start` up to `end`; without rows where only their number counts."""
+    """Chunks taken from `start` up to `end`; without rows where only their number counts. `count`: how many."""
 
     start: int
     end: int
     chosen: Chosen
-    job: Job
+    chunk: tuple[tuple[str, int], ...]
+    count: int
 
 
 class Room:
-    """What is free of a pool at any time, under everything booked so far."""
+    """What is free of a pool at any time, under everything booked so far; or of what one of its reservations keeps."""
 
-    def __init__(self, world: World, pool: str, now: int) -> None:
+    def __init__(self, world: World, pool: str, now: int, within: str = "") -> None:
         self.now = now
+        self.world = world
+        self.within = within
         self.by: FitBy = world.policy.fit.by
         busy = {name for run in world.runs.values() for name, _ in run.nodes}
         self.nodes: list[Node] = [  # one that is tried takes one run at a time
@@ -44,27 +48,94 @@ class Room:
             else node
             for node in world.pools[pool].nodes
         ]
-        self.counted = world.pools[pool].counted
+        self.base: list[Amounts] = [dict(node.capacity) for node in self.nodes]
+        self.reserved = [known for known in world.reservations.values() if known.pool == pool]
+        self.counted = world.pools[pool].counted and not self.reserved
+        self.windows = [known.spec.start_ms for known in self.reserved if known.spec.start_ms > now]
         self.booked: list[Booking] = []
-        for run in world.runs.values():
-            if run.pool == pool:  # one that should have ended holds on for another instant
-                end = max(run.expected_end, now + 1)
-                self.booked.append(
-                    Booking(run.start_ms, end, (run.rows, run.counts), world.jobs[run.task >> ARRAY_BITS])
-                )
+        runs = [run for run in world.runs.values() if run.pool == pool]
+        if within:
+            self.windows = [world.reservations[within].spec.end_ms]
+            self._only_what_is_kept(runs)
+        else:
+            for known in self.reserved:
+                self._take_off(known, runs)
+        for run in runs:
+            if self._is_in(run, within):  # one that should have ended holds on for another instant
+                job = world.jobs[run.task >> ARRAY_BITS]
+                end = max(self._certain(run, job), now + 1)
+                chunk, count = job.spec.shape.chunk, job.spec.shape.count
+                self.booked.append(Booking(run.start_ms, end, (run.rows, run.counts), chunk, count))
+
+    def _is_in(self, run: Run, name: str) -> bool:
+        said = self.world.jobs[run.task >> ARRAY_BITS].spec.reservation
+        return (said if said in self.world.reservations else "") == name
+
+    def _certain(self, run: Run, job: Job) -> int:
+        """Nobody is trusted to leave before a reservation begins but by the time limit."""
+        limit = run.start_ms + job.spec.limit_ms
+        crosses = any(run.expected_end <= opens < limit for opens in self.windows)
+        return limit if crosses and not self.within and run.task not in self.world.halting else run.expected_end
+
+    def until(self, job: Job, start: int) -> int:
+        end, limit = start + job.estimate_ms, start + job.spec.limit_ms
+        return limit if any(end <= opens < limit for opens in self.windows) else end
+
+    def _kept_by(self, known: Reservation) -> list[Amounts]:
+        """By row: whole nodes, or chunks."""
+        kept: list[Amounts] = [{} for _ in self.nodes]
+        placed, shape = dict(known.nodes), known.spec.shape
+        for row, node in enumerate(self.nodes):
+            chunk = shape.chunk if shape is not None and shape.chunk else node.capacity
+            kept[row] = {name: amount * placed.get(node.name, 0) for name, amount in chunk}
+        return kept
+
+    def _used(self, runs: list[Run], name: str) -> list[Amounts]:
+        used: list[Amounts] = [{} for _ in self.nodes]
+        for run in runs:
+            if self._is_in(run, name):
+                for row, count in zip(run.rows, run.counts, strict=True):
+                    for resource, amount in self.world.jobs[run.task >> ARRAY_BITS].spec.shape.chunk:
+                        used[row][resource] = used[row].get(resource, 0) + amount * count
+        return used
+
+    def _take_off(self, known: Reservation, runs: list[Run]) -> None:
+        """What it keeps is taken from its start to its end; what its runs have beyond that, for good."""
+        used = self._used(runs, known.spec.name)
+        for row, kept in enumerate(self._kept_by(known)):
+            for name in self.base[row]:
+                self.base[row][name] -= max(0, used[row].get(name, 0) - kept.get(name, 0))
+            start, chunk = known.spec.start_ms, tuple(kept.items())
+            self.booked.append(Booking(start, known.spec.end_ms, ((row,), (1,)), chunk, 1))
+
+    def _only_what_is_kept(self, runs: list[Run]) -> None:
+        """As far as nobody else is there."""
+        known = self.world.reservations[self.within]
+        used, kept = self._used(runs, self.within), self._kept_by(known)
+        free: list[Amounts] = [dict(node.capacity) for node in self.nodes]
+        for run in runs:
+            for row, count in zip(run.rows, run.counts, strict=True):
+                for name, amount in self.world.jobs[run.task >> ARRAY_BITS].spec.shape.chunk:
+                    free[row][name] = free[row].get(name, 0) - amount * count
+        for row, node in enumerate(self.nodes):
+            for name, _ in node.capacity:
+                mine = used[row].get(name, 0)
+                self.base[row][name] = min(kept[row].get(name, 0) - mine, free[row][name]) + mine
 
     def at(self, time: int) -> list[Amounts]:
-        room = [dict(node.capacity) for node in self.nodes]
+        room = [dict(amounts) for amounts in self.base]
         for booking in self.booked:
             if booking.start <= time < booking.end:
                 for row, count in zip(*booking.chosen, strict=True):
-                    for name, amount in booking.job.spec.shape.chunk:
+                    for name, amount in booking.chunk:
                         room[row][name] = room[row].get(name, 0) - amount * count
         return room
 
     def find(self, job: Job, start: int) -> Chosen | None:
         """Where the job may run for its estimate, from `start` on; chunks are all that counts later on."""
-        end = start + job.estimate_ms
+        end = self.until(job, start)
+        if self.within and end > self.windows[0]:
+            return None
         instants = [start, *(booking.start for booking in self.booked if start < booking.start < end)]
         if not self.counted:
             rooms = [self.at(time) for time in instants]
@@ -80,7 +151,7 @@ class Room:
     def _chunks_at(self, time: int, job: Job) -> int:
         """Bookings without rows take chunks anywhere."""
         free = sum(chunks_on(node, room, job.spec.shape) for node, room in zip(self.nodes, self.at(time), strict=True))
-        nowhere = [b.job.spec.shape.count for b in self.booked if not b.chosen[0] and b.start <= time < b.end]
+        nowhere = [b.count for b in self.booked if not b.chosen[0] and b.start <= time < b.end]
         return free - sum(nowhere)
 
     def earliest(self, job: Job) -> tuple[int, Chosen] | None:
@@ -92,7 +163,8 @@ class Room:
         return None
 
     def book(self, job: Job, start: int, chosen: Chosen) -> Booking:
-        booking = Booking(start, start + job.estimate_ms, chosen, job)
+        shape = job.spec.shape
+        booking = Booking(start, self.until(job, start), chosen, shape.chunk, shape.count)
         self.booked.append(booking)
         return booking
 
@@ -110,20 +182,28 @@ def slow_decide(world: World, now: int) -> tuple[list[JobStarted], dict[int, Pro
         heads = [job for pool in world.pools for job in first_of_lanes(world, pool)]
         tree.keep_for_aged([job for job in heads if has_aged(world.policy, job, now)])
     for name in sorted(world.stirred):
-        one = _Slow(world, name, now, tree)
-        one.run()
-        starts += one.starts
-        promises |= one.promises
+        inside = [one for one in world.pools[name].reserved if _is_open(world.reservations[one], now)]
+        for within in (*inside, ""):
+            one = _Slow(world, name, now, tree, within)
+            one.run()
+            starts += one.starts
+            promises |= one.promises
     return starts, promises
 
 
+def _is_open(known: Reservation, now: int) -> bool:
+    spec = known.spec
+    return spec.start_ms <= now < spec.end_ms and bool(spec.users or spec.queues)
+
+
 class _Slow:
-    def __init__(self, world: World, pool: str, now: int, tree: SlowTree) -> None:
+    def __init__(self, world: World, pool: str, now: int, tree: SlowTree, within: str) -> None:
         self.world, self.pool, self.now = world, pool, now
+        self.within = within
         self.tree = tree
         self.passed_by: set[LaneKey] = set()  # no room under the limits of their queues
         self.policy = world.policy
-        self.room = Room(world, pool, now)
+        self.room = Room(world, pool, now, within)
         self.starts: list[JobStarted] = []
         self.promises: dict[int, Promise] = {}
         self.standing: dict[int, Booking] = {}
@@ -131,7 +211,8 @@ class _Slow:
 
     def run(self) -> None:
         depth = self.policy.backfill.depth
-        tasks = sorted(waiting(self.world, self.pool), key=lambda found: self._turn(found[0]))
+        mine = [found for found in waiting(self.world, self.pool) if self._stands_here(found[0])]
+        tasks = sorted(mine, key=lambda found: self._turn(found[0]))
         self._stand({task: job for job, task in tasks}, all_of_them=depth > 1)
         strict = depth == 0
         while tasks:
@@ -175,6 +256,10 @@ class _Slow:
             if job.id not in self.passed and self.tree.has_room(job, aged=False):
                 self._start(job, task)
 
+    def _stands_here(self, job: Job) -> bool:
+        said = job.spec.reservation
+        return (said if said in self.world.reservations else "") == self.within
+
     def _stand(self, waits: dict[int, Job], *, all_of_them: bool) -> None:
         """Promises made before keep their room while they can, the earliest first; or those only that are held."""
         kept = [promise for promise in self._handed_on(waits) if all_of_them or promise.held_until > self.now]
@@ -203,7 +288,9 @@ class _Slow:
             yield from (replace(promise, task=task) for promise, task in zip(mine, tasks, strict=False))
 
     def _still_free(self, job: Job, start: int, chosen: Chosen) -> bool:
-        shape, end = job.spec.shape, start + job.estimate_ms
+        shape, end = job.spec.shape, self.room.until(job, start)
+        if self.within and end > self.room.windows[0]:
+            return False
         for time in (start, *(b.start for b in self.room.booked if start < b.start < end)):
             room = self.room.at(time)
             for row, count in zip(*chosen, strict=True):
@@ -219,7 +306,7 @@ class _Slow:
         self.tree.hold(job)
         known = self.world.tries.get(task)
         attempt = known.attempt + 1 if known else 1
-        end = self.now + job.estimate_ms
+        end = self.room.until(job, self.now)
         backfilled = bool(self.promises)
         self.starts.append(JobStarted(self.now, task, attempt, end, self.room.names(chosen), backfilled))
         return True

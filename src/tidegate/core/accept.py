@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from tidegate.core.again import lose
 from tidegate.core.asks import ask
+from tidegate.core.reserve import end_reservation, not_entitled, reserve
 from tidegate.model import commands as cmd
 from tidegate.model import events as ev
 from tidegate.model.base import ARRAY_BITS, ARRAY_TASKS_MAX
@@ -51,6 +52,10 @@ def accept(world: World, command: cmd.Command, now: int) -> Answer:
             return _change_policy(world, command, now)
         case cmd.ApproveExcess():
             return _approve(world, command, now)
+        case cmd.Reserve():
+            return reserve(world, command, now)
+        case cmd.EndReservation():
+            return end_reservation(world, command, now)
         case cmd.RevokeExcess():
             return (ev.ExcessOver(now, command.queue, command.by),) if command.queue in world.excesses else ()
         case _:
@@ -70,6 +75,8 @@ def _submit(world: World, command: cmd.Submit, now: int) -> Answer:
         return Refused(f"job id {job_id} is taken or out of range", "leave the id out: the next free one is given")
     spec = command.spec
     name = spec.pool or default_pool(world)
+    if spec.reservation and not spec.pool and spec.reservation in world.reservations:
+        name = world.reservations[spec.reservation].pool
     pool = world.pools.get(name)
     if pool is None or spec.shape not in pool.fitting:
         refused = _check_shape(world, spec, name)
@@ -78,6 +85,10 @@ def _submit(world: World, command: cmd.Submit, now: int) -> Answer:
     refused = _check_times(spec, now) or _check_checkpoint(spec) or refusal(world, spec, now)
     if refused is not None:
         return refused
+    if spec.reservation:
+        refused = not_entitled(world, spec, name, now)
+        if refused is not None:
+            return refused
     if spec.array is not None:
         refused = _check_array(spec)
         if refused is not None:

@@ -14,7 +14,8 @@ bound conservative backfilling. A pass that only has new arrivals to look at tri
 from msgspec.structs import replace
 
 from tidegate.core import KERNEL
-from tidegate.core.memo import FLAT, LeafKey, Memo, Order, Ranking, Settled, leaf_key
+from tidegate.core.memo import FLAT, LeafKey, Memo, Order, Ranking, Settled, leaf_key, ranked
+from tidegate.core.parts import parts
 from tidegate.core.place import Chosen, Placer, Ranked, placer_for
 from tidegate.core.preempt import Preemptor
 from tidegate.core.turns import Leaf, Line, Turns, array_tasks
@@ -33,6 +34,7 @@ from tidegate.model.events import (
 from tidegate.model.policy import CandidateOrder, PolicySpec
 from tidegate.policy.order import AGED
 from tidegate.policy.share import BEHIND_ALL, shares_for_cycle
+from tidegate.world.draft import certain_end
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
 from tidegate.world.world import World
@@ -98,6 +100,9 @@ class _Cycle:
 
 def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
     """A full pass, or just the arrivals where nothing else could have changed."""
+    if pool.reserved:
+        _look_at_parts(cycle, memo, pool)
+        return
     ranking, unchanged = memo.ranking(cycle.policy, pool, cycle.now)
     settled = memo.settled.get(pool.name)
     room_came = pool.freed is None or bool(pool.freed)
@@ -127,6 +132,23 @@ def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
             some.setdefault(leaf_key(cycle.policy, ranking, entry[5], entry[0]), []).append(entry)
         turns = Turns(cycle.policy, cycle.now, pool, ranking, some, None)
         settled.untried = _Pass(cycle, pool, settled.placer, turns).candidates()
+
+
+def _look_at_parts(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
+    """Where there are reservations: a full pass over each part, every time."""
+    policy, now = cycle.policy, cycle.now
+    memo.settled.pop(pool.name, None)
+    for part in parts(cycle.world, pool, now):
+        if part.pool.within:
+            ranking = ranked(policy, part.pool, now)
+        else:
+            ranking, _ = memo.ranking(policy, part.pool, now)
+            ranking.cursors.clear()
+        if not cycle.cut and (ranking.known or part.pool.promised):
+            turns = Turns(policy, now, part.pool, ranking, ranking.leaves, cycle.shares)
+            one = _Pass(cycle, part.pool, part.placer(cycle.world, now), turns)
+            one.windows = part.windows
+            one.full()
 
 
 def _only_arrivals(settled: Settled, policy: PolicySpec, pool: Pool, ranking: Ranking) -> bool:
@@ -168,6 +190,7 @@ class _Pass:
         "standing",
         "strict",
         "turns",
+        "windows",
         "world",
     )
 
@@ -187,6 +210,7 @@ class _Pass:
         self.last: Order | None = None  # of the last job refused in its turn,
         self.last_level = FLAT[0]  # and its level
         self.strict = self.policy.backfill.depth == 0  # nobody goes ahead
+        self.windows: list[int] = []  # starts of reservations to come
 
     def full(self) -> Settled | None:
         """None: another pass at once might find more, so nothing is settled."""
@@ -251,9 +275,10 @@ class _Pass:
             self.placer.lift(lane, *standing)
             self.lifts += 1
         if line.lifts != self.lifts:
-            chosen = self.placer.start(lane, self.now + lane.estimate_ms)
+            end = self._end(lane, self.now)
+            chosen = self.placer.start(lane, end)
             if chosen is not None:
-                self._started(line, chosen, backfilled=bool(self.promises))
+                self._started(line, chosen, end, backfilled=bool(self.promises))
                 self.moved |= standing is not None
                 return True
         if may_promise:
@@ -273,7 +298,7 @@ class _Pass:
         if promise.start_by <= soon:
             return
         self.placer.lift(lane, promise.start_by, self._rows(promise))
-        room = self.placer.room_between(soon, soon + lane.estimate_ms)
+        room = self.placer.room_between(soon, self._end(lane, soon))
         halts = preemptor.make_room(self.pool, lane, line.job, task, room)
         if not halts:
             self.placer.stand(lane, promise.start_by, self._rows(promise))
@@ -301,14 +326,15 @@ class _Pass:
 
     def candidates(self) -> tuple[int, ...]:
         """Starts what fits beside the promises. If it is cut: the lanes that have not been refused."""
-        now, placer, cycle, turns = self.now, self.placer, self.cycle, self.turns
+        placer, cycle, turns = self.placer, self.cycle, self.turns
         shortest = self.policy.backfill.order is CandidateOrder.SHORTEST
         turns.leave_candidates(placer, self.lifts, shortest=shortest)
         refused = 0
         leaf = turns.leaf()
         while leaf is not None and not cycle.cut:
-            _, _, _, _, estimate, lane, done = turns.take(leaf)
-            chosen = placer.start(lane, now + estimate) if turns.has_room(lane, BEHIND_ALL) else None
+            lane, done = turns.take(leaf)[5:]
+            end = self._end(lane, self.now)
+            chosen = placer.start(lane, end) if turns.has_room(lane, BEHIND_ALL) else None
             if chosen is None:
                 refused += 1
                 if refused * SIFT_COST > turns.waiting:
@@ -316,7 +342,7 @@ class _Pass:
                     refused = 0
             else:
                 line = done or Line(self.world, lane)
-                self._started(line, chosen, backfilled=True)
+                self._started(line, chosen, end, backfilled=True)
                 turns.started(leaf, line)
                 if line.advance():
                     turns.comes_again(line, shortest=shortest)
@@ -325,11 +351,15 @@ class _Pass:
 
     # -- what both do ------------------------------------------------------------------------------------
 
-    def _started(self, line: Line, chosen: Chosen, *, backfilled: bool) -> None:
+    def _end(self, lane: Lane, start: int) -> int:
+        """Until when planning takes a job of the lane to run."""
+        end = start + lane.estimate_ms
+        return certain_end(self.windows, end, start + lane.limit_ms) if self.windows else end
+
+    def _started(self, line: Line, chosen: Chosen, end: int, *, backfilled: bool) -> None:
         cycle, task = self.cycle, line.task
         tries = self.world.tries
         attempt = tries[task].attempt + 1 if task in tries else 1
-        end = self.now + line.lane.estimate_ms
         cycle.starts.append(JobStarted(self.now, task, attempt, end, self._names(chosen), backfilled))
         if len(cycle.starts) >= self.policy.cycle.starts_max:
             cycle.cut = CUT_BY_STARTS + self.pool.name

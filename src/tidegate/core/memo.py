@@ -92,6 +92,15 @@ class Ranking:
         return aged
 
 
+def ranked(policy: PolicySpec, pool: Pool, now: int) -> Ranking:
+    """All lanes of the pool in order as of now."""
+    parted = bool(policy.queues) or any(known.level for known in policy.classes.values())
+    ranking = Ranking(pool.capacity, {} if parted else None)
+    for lane in pool.lanes.values():
+        ranking.update(policy, pool, lane, now)
+    return ranking
+
+
 def leaf_key(policy: PolicySpec, ranking: Ranking, lane: Lane, turn: int) -> LeafKey:
     """Where a job of the lane with such a rank has its turn."""
     names = ranking.leaf_names
@@ -146,10 +155,7 @@ class Memo:
         """The lanes in order as of now, and whether the order of what waited before is unchanged."""
         ranking = self.rankings.get(pool.name)
         if ranking is None or ranking.capacity is not pool.capacity or self.moving:
-            parted = bool(policy.queues) or any(known.level for known in policy.classes.values())
-            ranking = self.rankings[pool.name] = Ranking(pool.capacity, {} if parted else None)
-            for lane in pool.lanes.values():
-                ranking.update(policy, pool, lane, now)
+            ranking = self.rankings[pool.name] = ranked(policy, pool, now)
             return ranking, False
         for lane in pool.changed.values():
             ranking.update(policy, pool, lane, now)

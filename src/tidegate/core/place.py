@@ -264,19 +264,19 @@ class ColumnPlacer:
         return rows
 
     def promise(self, lane: Lane) -> tuple[int, Chosen] | None:
-        found = self.draft.earliest(lane, lane.estimate_ms)
+        found = self.draft.earliest(lane)
         if found is None:
             return None
         start, room = found
         chosen = choose(self.pool, lane, room, self.by)
         assert chosen is not None, "`earliest` found room"
-        self.draft.keep(start, start + lane.estimate_ms, *chosen, lane.need)
+        self.draft.keep(start, self.draft.end_of(lane, start), *chosen, lane.need)
         return start, chosen
 
     def stand(self, lane: Lane, start: int, chosen: Chosen) -> Chosen | None:
         draft = self.draft
         start = max(start, draft.now)
-        end = start + lane.estimate_ms
+        end = draft.end_of(lane, start)
         room = self.room_between(start, end)
         if not chosen[0]:  # promised while the pool was counted
             again = choose(self.pool, lane, room, self.by)
@@ -308,7 +308,7 @@ class ColumnPlacer:
 
     def lift(self, lane: Lane, start: int, chosen: Chosen) -> None:
         start = max(start, self.draft.now)
-        self.draft.give_back(start, start + lane.estimate_ms, *chosen, lane.need)
+        self.draft.give_back(start, self.draft.end_of(lane, start), *chosen, lane.need)
         self.shut.clear()  # there is more room than when they were refused
         self.refused.clear()
         for level in self.draft.levels:

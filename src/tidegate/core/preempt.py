@@ -12,6 +12,7 @@ from tidegate.model.events import HaltRequested
 from tidegate.model.jobs import Job, Outcome
 from tidegate.model.policy import JobClass, PolicySpec, Preempt
 from tidegate.policy.share import HELD_BITS, Branch, Shares
+from tidegate.world.holds import reservation_of
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Columns, Pool
 from tidegate.world.records import Run
@@ -99,6 +100,8 @@ class Preemptor:
         users = Counter(user for at, user in world.interrupted if at > self.now - MINUTE_MS)
         for run in world.runs.values():
             if run.pool != pool.name or run.task in world.halting:
+                continue
+            if pool.reserved and reservation_of(world, run) != pool.within:
                 continue
             other = world.jobs[run.task >> ARRAY_BITS]
             known = self._class(other)

@@ -268,6 +268,26 @@ class Checkpoints(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit
     why: str = ""
 
 
+class Reservations(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """What users may reserve by themselves, and when a reservation is given back."""
+
+    unused_grace_ms: Annotated[
+        int, Meta(ge=0, description="one that nothing runs in for so long is given back; 0: it is kept to its end")
+    ] = 0
+    user_hours: Annotated[
+        Bounds,
+        Meta(
+            description="resource-hours that all reservations of one user may hold, whatever is still to come of them; "
+            "none: only operators reserve"
+        ),
+    ] = ()
+    user_ahead_ms: Annotated[int, Meta(ge=1, description="how far ahead one that a user makes may begin")] = (
+        7 * 24 * HOUR_MS
+    )
+    user_lasts_max_ms: Annotated[int, Meta(ge=1, description="how long one that a user makes may last")] = 24 * HOUR_MS
+    why: str = ""
+
+
 class Cycle(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """Where one pass stops, in counts; the next pass goes on from there."""
 
@@ -287,5 +307,6 @@ class PolicySpec(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_
     preemption: Preemption = Preemption()
     checkpoints: Checkpoints = Checkpoints()
     cycle: Cycle = Cycle()
+    reservations: Reservations = Reservations()
     admission: dict[str, Rule] = msgspec.field(default_factory=dict)
     why: str = ""

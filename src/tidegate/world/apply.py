@@ -11,9 +11,11 @@ from tidegate.model.jobs import Outcome
 from tidegate.world import arrays
 from tidegate.world.accounts import charge, reopen
 from tidegate.world.ended import job_gone, name_environment, notice_sent, remember_run
+from tidegate.world.holds import count_run
 from tidegate.world.nodes import blame, change_node, forgive
 from tidegate.world.pool import FITTING_KEPT
 from tidegate.world.records import NO_TRIES, ArrayState, Excess, HaltAsked, Parked, Run, Tries
+from tidegate.world.reservations import change_reservation
 from tidegate.world.saves import ask_no_more, asked, begin_saving, kept, stop_saving
 from tidegate.world.waiting import (
     can_start,
@@ -87,6 +89,8 @@ def apply(world: World, event: ev.Event) -> None:
             _policy_changed(world, event)
         case ev.ExcessApproved() | ev.ExcessOver():
             _excess_changed(world, event)
+        case ev.ReservationMade() | ev.ReservationMoved() | ev.ReservationOver():
+            change_reservation(world, event)
         case ev.NodeChanged() | ev.NodeSuspected() | ev.NodeTried() | ev.NodeCleared():
             change_node(world, event)
         case _:
@@ -170,8 +174,11 @@ def _job_submitted(world: World, event: ev.JobSubmitted) -> None:
         name_environment(world, spec.work.env)
     if spec.deadline_ms < FOREVER_MS:
         watch_deadline(world, job, event.at)
-    if spec.after or spec.held or spec.begin_ms > event.at:
-        park(world, job, Parked(spec.after, False, spec.held, spec.begin_ms))
+    begin_ms = spec.begin_ms
+    if spec.reservation:
+        begin_ms = max(begin_ms, world.reservations[spec.reservation].spec.start_ms)
+    if spec.after or spec.held or begin_ms > event.at:
+        park(world, job, Parked(spec.after, False, spec.held, begin_ms))
     else:
         enter_lane(world, job)
 
@@ -233,6 +240,8 @@ def _job_started(world: World, event: ev.JobStarted) -> None:
     )  # fmt: skip
     world.runs[task] = run
     pool.occupy(run)
+    if pool.reserved:
+        count_run(world, run, 1, event.at)
     if spec.checkpoint is not None:
         begin_saving(world, job, run)
     world.launching[task] = world.ordered = world.seq

@@ -12,16 +12,18 @@ from tidegate.model.jobs import Job
 from tidegate.model.nodes import NodeState
 from tidegate.world.accounts import path_of
 from tidegate.world.digest import MODULUS, RECORD_KINDS, Digest
+from tidegate.world.holds import reservation_of
 from tidegate.world.lanes import LaneKey
 from tidegate.world.nodes import MARKS_MAX
 from tidegate.world.pool import CLOSED, Pool
 from tidegate.world.records import NO_USE, Run
+from tidegate.world.reservations import reserved_in
 from tidegate.world.world import OUTCOMES_KEPT, USERS_KEPT, World
 
 
 def check(world: World, *, may_be_overfull: bool = False) -> list[str]:
     """`may_be_overfull`: a node's capacity was lowered below what ran there, so it may hold more than it has."""
-    parts = (_jobs, _runs, _arrays, _accounts, _parked, _nodes, _environments, _memory, _digest)
+    parts = (_jobs, _runs, _arrays, _accounts, _parked, _nodes, _reservations, _environments, _memory, _digest)
     found = [what for part in parts for what in part(world)]
     if found:
         return found  # what follows is derived from records that agree with each other
@@ -216,6 +218,24 @@ def _nodes(world: World) -> Iterator[str]:
             yield f"against {name!r} is held {row}, of which one failed elsewhere"
     if not world.failed_on.keys() <= world.jobs.keys():
         yield f"ended jobs failed somewhere: {sorted(world.failed_on.keys() - world.jobs.keys())}"
+
+
+def _reservations(world: World) -> Iterator[str]:
+    runs = Counter(reservation_of(world, run) for run in world.runs.values() if job_of(run.task) in world.jobs)
+    for name, known in world.reservations.items():
+        spec = known.spec
+        pool = world.pools.get(known.pool)
+        if name != spec.name or pool is None or not spec.start_ms < spec.end_ms:
+            yield f"reservation {name!r} is {known}"
+        elif not known.nodes or any(node not in pool.row_of or count < 1 for node, count in known.nodes):
+            yield f"reservation {name!r} is on {known.nodes} of pool {known.pool!r}"
+        elif len(dict(known.nodes)) != len(known.nodes):
+            yield f"reservation {name!r} names a node twice: {known.nodes}"
+        if known.runs != runs[name]:
+            yield f"reservation {name!r} counts {known.runs} runs, there are {runs[name]}"
+    for pool in world.pools.values():
+        if pool.reserved != reserved_in(world, pool.name):
+            yield f"pool {pool.name!r} is said to have the reservations {pool.reserved}"
 
 
 def _environments(world: World) -> Iterator[str]:

@@ -38,7 +38,8 @@ class Notes:
 
 RECORD_KINDS = (
     "accounts", "arrays", "dependents", "environments", "excesses", "failed_on", "halting", "jobs", "keys", "last_runs",
-    "marks", "nodes", "notices", "outcomes", "parked", "promises", "runs", "saves", "strays", "suspects", "tries",
+    "marks", "nodes", "notices", "outcomes", "parked", "promises", "reservations", "runs", "saves", "strays",
+    "suspects", "tries",
 )  # fmt: skip
 
 
@@ -61,6 +62,7 @@ class Digest:
     outcomes: Notes
     parked: Notes
     promises: Notes
+    reservations: Notes
     runs: Notes
     saves: Notes
     strays: Notes

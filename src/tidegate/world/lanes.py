@@ -8,8 +8,9 @@ from collections import deque
 from tidegate.model.jobs import Job, Shape
 from tidegate.world.records import Need
 
-LaneKey = tuple[str, str, Shape, int, str]
-"""(queue, class, shape, estimate, user); no user where they stand together. `World.lane_key` makes it."""
+LaneKey = tuple[str, str, Shape, int, str, str, int]
+"""(queue, class, shape, estimate, user, reservation, limit); no user where they stand together, and neither
+reservation nor limit where the pool has no reservation. `World.lane_key` makes it."""
 
 
 class Lane:
@@ -39,6 +40,14 @@ class Lane:
     @property
     def user(self) -> str:
         return self.key[4]
+
+    @property
+    def reservation(self) -> str:
+        return self.key[5]
+
+    @property
+    def limit_ms(self) -> int:
+        return self.key[6]
 
     def copy_for(self, owner: object) -> "Lane":
         return Lane(self.serial, self.key, self.need, owner, self.jobs.copy())

@@ -42,6 +42,8 @@ def _set_node(world: World, node: Node) -> None:
     for name, amount in node.capacity:
         capacity[world.columns[name]] = amount
     pool.set_node(node, capacity)
+    if pool.reserved:
+        world.emptying[node.name] = None
     world.stirred[pool.name] = pool
 
 

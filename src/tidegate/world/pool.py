@@ -27,7 +27,8 @@ class Pool:
     __slots__ = (
         "buffer", "capacity", "cells", "changed", "closed", "end_times", "fitting", "free_units", "freed", "fresh",
         "grown", "kinds", "lane_serial", "lanes", "masks", "name", "names", "nodes", "odd", "open_rows", "owned_ends",
-        "promised", "row_of", "runs_at", "strained", "total", "tried", "unit", "units_at", "units_free",
+        "promised", "reserved", "row_of", "runs_at", "strained", "total", "tried", "unit", "units_at", "units_free",
+        "within",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -57,6 +58,8 @@ class Pool:
         self.free_units = 0  # chunks of the one kind that are free,
         self.units_free: list[int] = []  # by row,
         self.open_rows: list[int] = []  # and the rows that have any
+        self.reserved: tuple[str, ...] = ()  # names of the reservations here, sorted
+        self.within = ""  # of a part of a pool: the reservation that keeps it
         # What changed since the last cycle; cleared by CycleRan.
         self.changed: dict[int, Lane] = {}  # by serial: lanes that are not what they were
         self.fresh: dict[int, Lane] = {}  # those of them that had nothing waiting
@@ -85,6 +88,7 @@ class Pool:
         twin.kinds, twin.odd = self.kinds.copy(), self.odd
         twin.unit, twin.strained, twin.free_units = self.unit, self.strained, self.free_units
         twin.units_free, twin.open_rows = self.units_free.copy(), self.open_rows.copy()
+        twin.reserved, twin.within = self.reserved, self.within
         twin.changed, twin.fresh, twin.grown = self.changed.copy(), self.fresh.copy(), self.grown
         twin.freed = None if self.freed is None else self.freed.copy()
         return twin

@@ -23,11 +23,13 @@ from tidegate.world.records import (
     LastRuns,
     Notice,
     Parked,
+    Reservation,
     Run,
     Save,
     Suspect,
     Tries,
 )
+from tidegate.world.reservations import reserved_in
 from tidegate.world.waiting import can_start, enter_lane
 from tidegate.world.world import SCALARS, TABLES, World
 
@@ -86,6 +88,7 @@ class _Image(msgspec.Struct, kw_only=True):
     outcomes: dict[int, Outcome]
     parked: dict[int, Parked]
     promises: dict[int, Promise]
+    reservations: dict[str, Reservation] = {}
     ripe: dict[int, None]
     runs: dict[int, Run]
     strays: dict[tuple[int, int], int]
@@ -125,6 +128,7 @@ def load(octets: bytes) -> World:
         setattr(world, name, getattr(image, name))
     for name, pool_image in image.pools.items():
         world.pools[name] = _pool(world, name, pool_image)
+        world.pools[name].reserved = reserved_in(world, name)
     for job in world.jobs.values():
         if job.id not in world.parked and can_start(world, job):
             enter_lane(world, job)

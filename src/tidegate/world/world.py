@@ -17,6 +17,7 @@ from tidegate.world.records import (
     Need,
     Notice,
     Parked,
+    Reservation,
     Run,
     Save,
     Suspect,
@@ -64,6 +65,7 @@ class World:
         self.last_runs: dict[str, LastRuns] = {}  # by user
         self.accounts: dict[str, Account] = {}  # by queue, and by user below it; see world.accounts
         self.excesses: dict[str, Excess] = {}  # by queue
+        self.reservations: dict[str, Reservation] = {}  # by name
         self.environments: dict[str, Pairs] = {}  # by the name that works give them
         self.notices: dict[int, Notice] = {}  # by job
         # Who is to blame (docs/decisions/0010).
@@ -79,7 +81,7 @@ class World:
         self.ripe: dict[int, None] = {}  # parked jobs whose conditions changed
         self.env_users: dict[str, int] = {}  # environment -> how many live jobs and notices name it
         self.paths: dict[tuple[str, str], tuple[str, ...]] = {}  # (queue, user) -> their accounts, as far as asked
-        self.emptying: dict[str, None] = {}  # draining nodes that a run has left
+        self.emptying: dict[str, None] = {}  # draining nodes that a run has left, and changed ones that are reserved
         self.stirred: dict[str, Pool] = {}  # pools with changes since the last cycle
         self.digest = Digest()
         self.token = object()  # who may write to a lane
@@ -136,7 +138,10 @@ class World:
         user = ""
         if self.has_queues and tells_users_apart(self.in_force.queues.get(spec.queue)):
             user = spec.user
-        return (spec.queue, spec.klass, spec.shape, job.estimate_ms, user)
+        if not self.pools[job.pool].reserved:
+            return (spec.queue, spec.klass, spec.shape, job.estimate_ms, user, "", 0)
+        name = spec.reservation if spec.reservation in self.reservations else ""
+        return (spec.queue, spec.klass, spec.shape, job.estimate_ms, user, name, spec.limit_ms)
 
     # -- digest ------------------------------------------------------------------------------------------
 
