@@ -262,8 +262,8 @@ class _Pass:
             return line.advance()
         self.last, self.last_level = order, self.turns.level or FLAT[0]
         self.turns.waits(line.lane, order, promised=line.lifts == self.lifts)
-        if line.lifts != self.lifts:
-            return False  # it would not fit even when all that runs has ended
+        if line.lifts != self.lifts and not (self.pool.within and self.standing):
+            return False  # it would not fit even when all that runs has ended, or not before the reservation ends
         # Tasks of an array are alike: the first that waits stands for them.
         return self.policy.backfill.depth > 0 and line.next_job()
 
