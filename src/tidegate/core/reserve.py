@@ -147,7 +147,7 @@ def _said(shape: Shape) -> str:
     if not shape.chunk:
         return f"{shape.count} nodes"
     each = ", ".join(said(resource, amount) for resource, amount in shape.chunk)
-    return f"{shape.count} x ({each})"
+    return each if shape.count == 1 else f"{shape.count} x ({each})"
 
 
 def _count(pool: Pool, shape: Shape, need: Need, room: Columns) -> int:
@@ -411,6 +411,7 @@ def not_entitled(world: World, spec: JobSpec, pool: str, now: int) -> Refused | 
     fits = _count(world.pools[pool], spec.shape, world.need_of(spec.shape.chunk) or (), room)
     if fits < spec.shape.count:
         return Refused(
-            f"{_said(spec.shape)} do not fit in reservation {name!r}, which holds {fits} such", "ask for less"
+            f"{_said(spec.shape)} do not fit in reservation {name!r}, which holds {fits} of it",
+            "ask for less, or for what is reserved",
         )
     return None
