@@ -14,6 +14,7 @@ from tests.api.schema import mistakes
 from tests.kit.live import Client, LiveServer, RefusedError, until
 from tidegate.api.follow import SUBSCRIBERS_MAX
 from tidegate.wire import api
+from tidegate.wire.bodies import Body
 from tidegate.wire.sockets import reach
 
 HOUR_MS = 3_600_000
@@ -100,7 +101,7 @@ def test_answers_are_what_the_document_says(client: Client) -> None:
 
 def test_every_field_of_an_answer_is_always_there(client: Client) -> None:
     job = client.submit("true", cpus=1, expected_ms=1)
-    bodies: dict[str, type[api.Body]] = {
+    bodies: dict[str, type[Body]] = {
         "/v1/jobs": api.JobsBody, f"/v1/jobs/{job}": api.JobBody, "/v1/nodes": api.NodesBody,
         "/v1/status": api.StatusBody, f"/v1/wait?job={job}": api.WaitBody,
     }  # fmt: skip

@@ -18,6 +18,7 @@ from tidegate.api.live import LiveInbox, Result, ToldJournal, Wish
 from tidegate.api.openapi import document
 from tidegate.api.past import Past, PastRows
 from tidegate.api.policies import HISTORY_LIMIT, Judge, Policies
+from tidegate.api.reservations import reservations_body, reserve_of
 from tidegate.api.rows import live_rows, node_rows
 from tidegate.api.shares import excess_of, share_body
 from tidegate.api.submit import MistakeError, command_of
@@ -32,6 +33,7 @@ from tidegate.policy.share import approvers_of
 from tidegate.ports import JournalError
 from tidegate.wire import api
 from tidegate.wire.api import ROUTES, Route
+from tidegate.wire.reservations import EndReservationBody, ReserveBody
 from tidegate.world.world import World
 
 ROWS_MAX = 1_000_000
@@ -117,7 +119,9 @@ class Service:
         parts = path.split("/")
         general = path
         if len(parts) in {4, 5} and parts[1] == "v1" and parts[3]:
-            kind = {"jobs": "{job}", "nodes": "{node}", "queues": "{queue}"}.get(parts[2], "")
+            kind = {"jobs": "{job}", "nodes": "{node}", "queues": "{queue}", "reservations": "{reservation}"}.get(
+                parts[2], ""
+            )
             general = "/".join([*parts[:3], kind, *parts[4:]])
             known = self.routes.get((method, general))
             if known is not None:
@@ -358,6 +362,23 @@ class Service:
         if not request.peer.is_admin and request.peer.user not in approvers:
             who = f"one of: {', '.join(approvers)}" if approvers else "an administrator"
             raise RefusedError(403, f"{request.peer.user} may not approve anything for queue {queue!r}", f"ask {who}")
+
+    # -- reservations ------------------------------------------------------------------------------------
+
+    def _reservations(self, request: Request) -> None:
+        request.answer(200, encode(reservations_body(self.world, self.facts.now())))
+
+    def _reserve(self, request: Request, body: ReserveBody) -> None:
+        if body.force:
+            self._may_manage(request, "reserve over what runs or is promised")
+        peer = request.peer
+        self._command(request, reserve_of(body, peer.user, self.facts.now(), is_admin=peer.is_admin))
+
+    def _end_reservation(self, request: Request, _body: EndReservationBody, word: str) -> None:
+        known = self.world.reservations.get(word)
+        if known is not None and not request.peer.may_touch(known.spec.by):
+            raise RefusedError(403, f"reservation {word!r} is {known.spec.by!r}'s", "ask them, or an administrator")
+        self._command(request, cmd.EndReservation(word, request.peer.user))
 
     def _may_manage(self, request: Request, what: str = "manage the server") -> None:
         if not request.peer.is_admin:

@@ -28,7 +28,8 @@ def change_reservation(world: World, event: ev.ReservationMade | ev.ReservationM
             known = world.reservations.pop(event.name)
             world.digest.reservations.gone(event.name)
             _changed(world, known.pool)
-            _let_go(world, event.name, event.at)
+            if event.at < known.spec.start_ms:
+                _let_go(world, event.name, event.at)
         case _:
             assert_never(event)
 
