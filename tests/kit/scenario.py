@@ -32,6 +32,7 @@ from tidegate.model.policy import (
     Fit,
     FitBy,
     JobClass,
+    Kept,
     Order,
     OrderBy,
     PolicySpec,
@@ -83,6 +84,7 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
         ),
         cycle,
         Reservations(chooser.pick((0, 0, 12)), chooser.pick(((), (Bound("cpus", CPU),))), 40, 30),
+        {"some": Kept(chooser.pick((0, 1)), chooser.pick((0, 40)), classes=("urgent",))} if one_in(chooser, 5) else {},
     )
 
 

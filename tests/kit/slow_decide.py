@@ -48,6 +48,7 @@ class Room:
             else node
             for node in world.pools[pool].nodes
         ]
+        self.kept = self._kept_for_classes(pool)
         self.base: list[Amounts] = [dict(node.capacity) for node in self.nodes]
         self.reserved = [known for known in world.reservations.values() if known.pool == pool]
         self.counted = world.pools[pool].counted and not self.reserved
@@ -66,6 +67,28 @@ class Room:
                 end = max(self._certain(run, job), now + 1)
                 chunk, count = job.spec.shape.chunk, job.spec.shape.count
                 self.booked.append(Booking(run.start_ms, end, (run.rows, run.counts), chunk, count))
+
+    def _kept_for_classes(self, pool: str) -> dict[str, tuple[str, ...]]:
+        """Node -> the classes that may use it: the last nodes that are up, one entry of the policy after the other."""
+        up = [node.name for node in self.world.pools[pool].nodes if node.state is NodeState.UP]
+        kept: dict[str, tuple[str, ...]] = {}
+        for _, entry in sorted(self.world.policy.kept.items()):
+            if entry.pool in ("", pool):
+                part = (len(self.nodes) * entry.percent + 99) // 100
+                for _ in range(max(entry.nodes, part)):
+                    if up:
+                        kept[up.pop()] = entry.classes
+        return kept
+
+    def nodes_for(self, job: Job) -> list[Node]:
+        """Those kept for others take no work of it, but in its reservation."""
+        if not self.kept or self.within:
+            return self.nodes
+        return [
+            node if job.spec.klass in self.kept.get(node.name, (job.spec.klass,))
+            else replace(node, state=NodeState.DRAINED)
+            for node in self.nodes
+        ]  # fmt: skip
 
     def _is_in(self, run: Run, name: str) -> bool:
         said = self.world.jobs[run.task >> ARRAY_BITS].spec.reservation
@@ -143,10 +166,10 @@ class Room:
                 {name: min(room[row].get(name, 0) for room in rooms) for name, _ in node.capacity}
                 for row, node in enumerate(self.nodes)
             ]
-            return place(self.nodes, least, job.spec.shape, self.by)
+            return place(self.nodes_for(job), least, job.spec.shape, self.by)
         if min(self._chunks_at(time, job) for time in instants) < job.spec.shape.count:
             return None
-        return place(self.nodes, self.at(start), job.spec.shape, self.by) if start == self.now else ((), ())
+        return place(self.nodes_for(job), self.at(start), job.spec.shape, self.by) if start == self.now else ((), ())
 
     def _chunks_at(self, time: int, job: Job) -> int:
         """Bookings without rows take chunks anywhere."""
@@ -294,7 +317,7 @@ class _Slow:
         for time in (start, *(b.start for b in self.room.booked if start < b.start < end)):
             room = self.room.at(time)
             for row, count in zip(*chosen, strict=True):
-                if chunks_on(self.room.nodes[row], room[row], shape) < count:
+                if chunks_on(self.room.nodes_for(job)[row], room[row], shape) < count:
                     return False
         return True
 

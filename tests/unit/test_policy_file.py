@@ -20,6 +20,7 @@ from tidegate.model.policy import (
     FitBy,
     Hours,
     JobClass,
+    Kept,
     Order,
     OrderBy,
     PolicySpec,
@@ -64,6 +65,8 @@ preemption: {level_gap: 0, min_run: 1m}
 checkpoints: {every: 10m, write_mib_s: 200, at_once_max: 4}
 cycle: {starts_max: 1_000}
 reservations: {unused_grace: 15m, user_hours: {gpus: 32}, user_ahead: 3h, user_lasts_max: 1h, why: grace}
+kept:
+  incidents: {nodes: 2, percent: 5, pool: main, classes: critical}
 admission:
   large: {at_least: {gpus: 8, nodes: 2}, closed: [mon-fri 08:00-18:00], utc_offset: -1h, why: by night}
   tagged: {needs_tags: project, queues: [lab], unless_classes: ["no"], classes: critical, time_from: 1h}
@@ -115,6 +118,7 @@ def test_every_entry_is_read():
         Checkpoints(600_000, 200, at_once_max=4),
         Cycle(1000),
         Reservations(900_000, (Bound("gpus", 32_000),), 3 * HOUR_MS, HOUR_MS, "grace"),
+        {"incidents": Kept(2, 5, "main", ("critical",))},
         {
             "large": Rule(
                 (Bound("gpus", 8000), Bound("nodes", 2)),

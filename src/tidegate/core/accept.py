@@ -78,7 +78,7 @@ def _submit(world: World, command: cmd.Submit, now: int) -> Answer:
     if spec.reservation and not spec.pool and spec.reservation in world.reservations:
         name = world.reservations[spec.reservation].pool
     pool = world.pools.get(name)
-    if pool is None or spec.shape not in pool.fitting:
+    if pool is None or world.shape_of(spec, name) not in pool.fitting:
         refused = _check_shape(world, spec, name)
         if refused is not None:
             return refused
@@ -192,13 +192,14 @@ def _check_shape(world: World, spec: JobSpec, name: str) -> Refused | None:
     if need is None or any(column >= len(pool.capacity) for column, _ in need):
         missing = [r for r, _ in shape.chunk if world.columns.get(r, len(pool.capacity)) >= len(pool.capacity)]
         return Refused(f"no node of pool {name!r} has {', '.join(missing)}", "ask for less, or for another pool")
-    fits = pool.count_most(shape, need)
+    fits = pool.count_most(world.shape_of(spec, name), need)
     if fits >= shape.count:
         return None
     each = ", ".join(said(resource, amount) for resource, amount in shape.chunk)
     asked = each if shape.count == 1 else f"{shape.count} x ({each})"
+    kept = "" if world.shape_of(spec, name) is shape else " beside what is kept for other classes"
     return Refused(
-        f"{asked} can never fit in pool {name!r}: all its nodes together hold {fits}",
+        f"{asked} can never fit in pool {name!r}: all its nodes together hold {fits}{kept}",
         "ask for fewer or smaller chunks, or for another pool",
     )
 

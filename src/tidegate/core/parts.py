@@ -97,6 +97,7 @@ def _part_of(world: World, pool: Pool, name: str, free: Columns) -> Pool:
     part = Pool(pool.name)
     part.within, part.reserved = name, pool.reserved
     part.names, part.nodes, part.row_of, part.masks = pool.names, pool.nodes, pool.row_of, pool.masks
+    part.kept = pool.kept
     part.total, part.capacity, part.closed = pool.total, pool.capacity, pool.closed
     part.buffer = free
     part.cells = [column.data for column in free]

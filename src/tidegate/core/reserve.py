@@ -277,8 +277,8 @@ def _last_rows(world: World, pool: Pool, shape: Shape, room: Columns, count: int
 
 
 def _open(pool: Pool, room: Columns) -> Columns:
-    """Nothing is free on a node that takes no work."""
-    shut = [row for row, node in enumerate(pool.nodes) if node.state is not NodeState.UP]
+    """Nothing is free on a node that takes no work, or that the policy keeps for some classes."""
+    shut = [row for row, node in enumerate(pool.nodes) if node.state is not NodeState.UP or row in pool.kept]
     if shut:
         room = room.copy()
         room[:, shut] = -1

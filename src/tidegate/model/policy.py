@@ -288,6 +288,18 @@ class Reservations(Value, frozen=True, gc=False, forbid_unknown_fields=True, omi
     why: str = ""
 
 
+class Kept(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """Nodes of a pool that only jobs of some classes may use, at any time."""
+
+    nodes: Annotated[int, Meta(ge=0, description="so many nodes, the last of the pool that take work")] = 0
+    percent: Annotated[
+        int, Meta(ge=0, le=100, description="or so much of the pool's nodes, rounded up; the larger of the two counts")
+    ] = 0
+    pool: Annotated[str, Meta(description="of this pool; none: of each")] = ""
+    classes: Annotated[tuple[str, ...], Meta(description="jobs of these classes may use them; none: nobody may")] = ()
+    why: str = ""
+
+
 class Cycle(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """Where one pass stops, in counts; the next pass goes on from there."""
 
@@ -308,5 +320,6 @@ class PolicySpec(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_
     checkpoints: Checkpoints = Checkpoints()
     cycle: Cycle = Cycle()
     reservations: Reservations = Reservations()
+    kept: dict[str, Kept] = msgspec.field(default_factory=dict)
     admission: dict[str, Rule] = msgspec.field(default_factory=dict)
     why: str = ""

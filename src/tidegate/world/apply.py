@@ -12,6 +12,7 @@ from tidegate.world import arrays
 from tidegate.world.accounts import charge, reopen
 from tidegate.world.ended import job_gone, name_environment, notice_sent, remember_run
 from tidegate.world.holds import count_run
+from tidegate.world.kept import kept_rows
 from tidegate.world.nodes import blame, change_node, forgive
 from tidegate.world.pool import FITTING_KEPT
 from tidegate.world.records import NO_TRIES, ArrayState, Excess, HaltAsked, Parked, Run, Tries
@@ -102,6 +103,10 @@ def _policy_changed(world: World, event: ev.PolicyChanged) -> None:
     world.policy, world.policy_version = event.policy, event.version
     if before.queues or event.policy.queues:
         reopen(world, before.share.half_life_ms, event.at)
+    if before.kept or event.policy.kept:
+        for pool in world.pools.values():
+            pool.keep(kept_rows(event.policy, pool))
+    if before.queues or event.policy.queues or before.kept or event.policy.kept:
         regroup(world)
     for pool in world.pools.values():
         pool.freed = None
@@ -164,7 +169,7 @@ def _job_submitted(world: World, event: ev.JobSubmitted) -> None:
         world.next_job = job.id + 1
     fitting = world.pools[job.pool].fitting
     if len(fitting) < FITTING_KEPT:
-        fitting.add(spec.shape)  # it was accepted, so it fits
+        fitting.add(world.shape_of(spec, job.pool))  # it was accepted, so it fits
     if event.key:
         _remember_key(world, event)
     if spec.array is not None:

@@ -13,6 +13,7 @@ from tidegate.model.nodes import NodeState
 from tidegate.world.accounts import path_of
 from tidegate.world.digest import MODULUS, RECORD_KINDS, Digest
 from tidegate.world.holds import reservation_of
+from tidegate.world.kept import kept_rows
 from tidegate.world.lanes import LaneKey
 from tidegate.world.nodes import MARKS_MAX
 from tidegate.world.pool import CLOSED, Pool
@@ -103,6 +104,8 @@ def _runs(world: World) -> Iterator[str]:
         shape = job.spec.shape
         if run.pool != job.pool or run.need != world.need_of(shape.chunk):
             yield f"run {task} holds something else than its job asked for"
+        if run.plain and (not shape.stack or shape.where):
+            yield f"run {task} is plain, and its shape is {shape}"
         if sum(run.counts) != shape.count or min(run.counts) < 1 or (not shape.stack and max(run.counts) > 1):
             yield f"run {task} holds {run.counts} chunks of {shape.count}, stack {shape.stack}"
         if len(set(run.rows)) != len(run.rows) or len(run.rows) != len(run.counts):
@@ -234,6 +237,8 @@ def _reservations(world: World) -> Iterator[str]:
         if known.runs != runs[name]:
             yield f"reservation {name!r} counts {known.runs} runs, there are {runs[name]}"
     for pool in world.pools.values():
+        if pool.kept != kept_rows(world.policy, pool):
+            yield f"pool {pool.name!r} is said to keep the rows {pool.kept}"
         if pool.reserved != reserved_in(world, pool.name):
             yield f"pool {pool.name!r} is said to have the reservations {pool.reserved}"
 
@@ -379,10 +384,10 @@ def _startable(world: World, job: Job) -> bool:
 
 
 def _counting(world: World, pool: Pool, runs: list[Run]) -> Iterator[str]:
-    shapes = [lane.shape for lane in pool.lanes.values()]
-    shapes += [world.jobs[job_of(run.task)].spec.shape for run in runs]
-    kinds = Counter(world.need_of(shape.chunk) for shape in shapes if shape.stack and not shape.where)
-    odd = sum(not shape.stack or bool(shape.where) for shape in shapes)
+    alive = [(lane.need, lane.shape.stack and not lane.shape.where) for lane in pool.lanes.values()]
+    alive += [(run.need, run.plain) for run in runs]
+    kinds = Counter(need for need, plain in alive if plain)
+    odd = sum(not plain for _, plain in alive)
     if pool.kinds != kinds or pool.odd != odd:
         yield f"{pool.kinds} and {pool.odd} odd ones are counted, {dict(kinds)} and {odd} there are"
     unit = next(iter(kinds)) if len(kinds) == 1 and not odd else None

@@ -14,6 +14,7 @@ from tidegate.model.events import Promise
 from tidegate.model.jobs import Job, Outcome, Pairs
 from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import PolicySpec
+from tidegate.world.kept import kept_rows
 from tidegate.world.pool import CLOSED, Pool
 from tidegate.world.records import (
     Account,
@@ -129,6 +130,7 @@ def load(octets: bytes) -> World:
     for name, pool_image in image.pools.items():
         world.pools[name] = _pool(world, name, pool_image)
         world.pools[name].reserved = reserved_in(world, name)
+        world.pools[name].kept = kept_rows(world.policy, world.pools[name])
     for job in world.jobs.values():
         if job.id not in world.parked and can_start(world, job):
             enter_lane(world, job)

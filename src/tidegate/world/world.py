@@ -2,10 +2,11 @@
 
 from tidegate.model.base import ARRAY_BITS, job_of
 from tidegate.model.events import Promise
-from tidegate.model.jobs import Amounts, Job, Outcome, Pairs
+from tidegate.model.jobs import Amounts, Job, JobSpec, Outcome, Pairs, Shape
 from tidegate.model.nodes import Node
 from tidegate.model.policy import PolicySpec, Queue, Users
 from tidegate.world.digest import MODULUS, RECORD_KINDS, Digest, record_hash
+from tidegate.world.kept import shape_within
 from tidegate.world.lanes import LaneKey
 from tidegate.world.pool import Pool
 from tidegate.world.records import (
@@ -27,6 +28,7 @@ from tidegate.world.records import (
 OUTCOMES_KEPT = 10_000
 """So many ended jobs at least, and twice as many at most, are remembered for dependencies submitted later."""
 KEYS_EXPIRE_MS = 24 * 3_600_000
+SHAPES_KEPT = 100_000
 USERS_KEPT = 100_000
 """So many users at least have their last run times remembered; the ones first seen go first."""
 
@@ -43,6 +45,7 @@ class World:
         self.cycle = 0
         self.in_force = PolicySpec(name="none")  # `policy`
         self.has_queues = False
+        self.has_kept = False
         self.policy_version = 0
         self.next_job = 1
         self.columns: dict[str, int] = {}
@@ -81,6 +84,7 @@ class World:
         self.ripe: dict[int, None] = {}  # parked jobs whose conditions changed
         self.env_users: dict[str, int] = {}  # environment -> how many live jobs and notices name it
         self.paths: dict[tuple[str, str], tuple[str, ...]] = {}  # (queue, user) -> their accounts, as far as asked
+        self.shapes: dict[tuple[str, str, Shape], Shape] = {}  # as policy.kept lets them be placed, as far as asked
         self.emptying: dict[str, None] = {}  # draining nodes that a run has left, and changed ones that are reserved
         self.stirred: dict[str, Pool] = {}  # pools with changes since the last cycle
         self.digest = Digest()
@@ -108,6 +112,8 @@ class World:
     def policy(self, policy: PolicySpec) -> None:
         self.in_force = policy
         self.has_queues = bool(policy.queues)  # asked several times a job
+        self.has_kept = bool(policy.kept)
+        self.shapes = {}
 
     # -- reading -----------------------------------------------------------------------------------------
 
@@ -139,9 +145,23 @@ class World:
         if self.has_queues and tells_users_apart(self.in_force.queues.get(spec.queue)):
             user = spec.user
         if not self.pools[job.pool].reserved:
-            return (spec.queue, spec.klass, spec.shape, job.estimate_ms, user, "", 0)
+            shape = self.shape_of(spec, job.pool) if self.has_kept else spec.shape
+            return (spec.queue, spec.klass, shape, job.estimate_ms, user, "", 0)
         name = spec.reservation if spec.reservation in self.reservations else ""
-        return (spec.queue, spec.klass, spec.shape, job.estimate_ms, user, name, spec.limit_ms)
+        shape = self.shape_of(spec, job.pool)
+        return (spec.queue, spec.klass, shape, job.estimate_ms, user, name, spec.limit_ms)
+
+    def shape_of(self, spec: JobSpec, pool: str) -> Shape:
+        """As it may be placed there: what the policy keeps for other classes is left out, but within a reservation."""
+        if not self.has_kept or spec.reservation in self.reservations:
+            return spec.shape
+        key = (pool, spec.klass, spec.shape)
+        shape = self.shapes.get(key)
+        if shape is None:
+            if len(self.shapes) >= SHAPES_KEPT:
+                self.shapes.clear()
+            shape = self.shapes[key] = shape_within(self.in_force, pool, spec.klass, spec.shape)
+        return shape
 
     # -- digest ------------------------------------------------------------------------------------------
 
