@@ -258,8 +258,9 @@ class Sim:
         self.engine.return_nodes(self.now)
         self.send(*(SetNode(node) for node in self.nodes.values()))
         queues = {name: replace(queue, limit=(), user_limit=()) for name, queue in self.world.policy.queues.items()}
-        if queues != self.world.policy.queues:  # a limit may have come that is too small for what waits
-            self.send(ChangePolicy(replace(self.world.policy, queues=queues)))
+        everybody = replace(self.world.policy, queues=queues, kept={})
+        if everybody != self.world.policy:  # a limit may have come that is too small for what waits
+            self.send(ChangePolicy(everybody))
         self.send(*(Release(job) for job, parked in self.world.parked.items() if parked.held))
         self.send(*(RevokeExcess(queue) for queue in self.world.excesses))
         self.send(*(EndReservation(name) for name in self.world.reservations))

@@ -202,6 +202,7 @@ def slow_decide(world: World, now: int) -> tuple[list[JobStarted], dict[int, Pro
                 for task, promise in world.promises.items() if task in pool.promised}  # fmt: skip
     tree = SlowTree(world, now)
     if world.policy.queues:
+        tree.keep_for_held()
         heads = [job for pool in world.pools for job in first_of_lanes(world, pool)]
         tree.keep_for_aged([job for job in heads if has_aged(world.policy, job, now)])
     for name in sorted(world.stirred):
@@ -237,6 +238,8 @@ class _Slow:
         mine = [found for found in waiting(self.world, self.pool) if self._stands_here(found[0])]
         tasks = sorted(mine, key=lambda found: self._turn(found[0]))
         self._stand({task: job for job, task in tasks}, all_of_them=depth > 1)
+        begun = self._start_held({task: job for job, task in tasks})
+        tasks = [found for found in tasks if found[1] not in begun]
         strict = depth == 0
         while tasks:
             job, task = self.tree.next(tasks, self._rank)
@@ -301,6 +304,23 @@ class _Slow:
                     chosen = None
             if chosen is not None:
                 self.standing[promise.task] = self.room.book(job, start, chosen)
+
+    def _start_held(self, waits: dict[int, Job]) -> set[int]:
+        """Those that others made room for start before anybody's turn."""
+        begun = set()
+        for task in sorted(self.held.keys() & self.standing.keys(), key=lambda task: (self.starts_by[task], task)):
+            job, booking = waits[task], self.standing[task]
+            told = next(one for one in self.world.promises if one >> ARRAY_BITS == job.id)
+            if not self.tree.has_room_held(job, told):
+                continue
+            self.room.booked.remove(booking)
+            if self._start(job, task):
+                begun.add(task)
+                self.tree.kept.pop((-1, told), None)
+                del self.standing[task]
+            else:
+                self.room.booked.append(booking)
+        return begun
 
     def _handed_on(self, waits: dict[int, Job]) -> Iterator[Promise]:
         """What an array was promised goes to the tasks that wait now, the earliest to the first."""

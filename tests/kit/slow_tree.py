@@ -41,6 +41,14 @@ class SlowTree:
         if promised:
             self.kept[job.submit_ms, job.id] = job
 
+    def keep_for_held(self) -> None:
+        for promise in self.world.promises.values():
+            if promise.held_until > self.now:
+                self.kept[-1, promise.task] = self.world.jobs[promise.task >> ARRAY_BITS]
+
+    def has_room_held(self, job: Job, task: int) -> bool:
+        return all(self._has_room(name, job, (-1, task)) for name in self.names(job) if self.policy.queues)
+
     def keep_for_aged(self, jobs: list[Job]) -> None:
         for job in sorted(jobs, key=lambda job: (job.submit_ms, job.id)):
             if self.has_room(job, aged=True):

@@ -59,14 +59,14 @@ class Preemptor:
 
     __slots__ = ("looks", "margin", "now", "policy", "rules", "shares", "world")
 
-    def __init__(self, world: World, shares: Shares | None, now: int) -> None:
+    def __init__(self, world: World, shares: Shares | None, now: int, looks: dict[str, int]) -> None:
         self.world = world
         self.policy = world.policy
         self.rules = world.policy.preemption
         self.margin = (self.rules.share_margin_percent << HELD_BITS) // 100
         self.shares = shares
         self.now = now
-        self.looks: dict[str, int] = {}  # by pool: when time alone may change the answer
+        self.looks = looks  # by pool: when time alone may change the answer; of the cycle
 
     def make_room(self, pool: Pool, lane: Lane, job: Job, task: int, room: Columns) -> list[HaltRequested]:
         """Those who go, so that the job fits in `room` and what they leave; none, if that cannot be, or not yet."""

@@ -12,10 +12,11 @@ from itertools import islice
 from tidegate.core.memo import LeafKey, Ranking, leaf_key
 from tidegate.core.place import Placer, Ranked
 from tidegate.model.base import ARRAY_BITS
+from tidegate.model.events import Promise
 from tidegate.model.jobs import Job
 from tidegate.model.policy import PolicySpec
 from tidegate.policy.order import AGED, rank
-from tidegate.policy.share import Branch, Key, Place, Shares
+from tidegate.policy.share import Branch, Key, Place, Shares, held_place
 from tidegate.world.arrays import turns
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
@@ -197,6 +198,12 @@ class Turns:
         if self.heaps:
             for at, branch in enumerate(leaf.path):
                 heapreplace(self.heaps[_parent(leaf.path, at)], branch.key())
+
+    def held_started(self, lane: Lane, promise: Promise) -> None:
+        """Before anybody's turn."""
+        if self.shares is not None:
+            self.shares.let_go(lane, held_place(promise))
+            self.shares.charge(lane)
 
     def comes_again(self, line: Line, *, shortest: bool = False) -> None:
         """The line's next job, in its own turn."""

@@ -29,8 +29,8 @@ class Pool:
     __slots__ = (
         "buffer", "capacity", "cells", "changed", "closed", "end_times", "fitting", "free_units", "freed", "fresh",
         "grown", "kept", "kinds", "lane_serial", "lanes", "masks", "name", "names", "nodes", "odd", "open_rows",
-        "owned_ends", "promised", "reserved", "row_of", "runs_at", "strained", "total", "tried", "unit", "units_at",
-        "units_free", "within",
+        "owned_ends", "promised", "reserved", "row_of", "runs_at", "strained", "total", "tried", "unbooked", "unit",
+        "units_at", "units_free", "within",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -45,6 +45,7 @@ class Pool:
         self.total: Columns = np.zeros((0, 0), np.int64)
         self.capacity: list[int] = []  # by column, open or not
         self.cells: list[memoryview] = []
+        self.unbooked: dict[int, Run] = {}  # by task: not yet taken off the columns, which a counted pool hardly reads
         self.closed: set[int] = set()
         self.tried: dict[int, int] = {}  # rows that take one run at a time -> how many are there
         self.lanes: dict[LaneKey, Lane] = {}
@@ -81,6 +82,7 @@ class Pool:
         twin.capacity = self.capacity
         twin.buffer = self.buffer.copy()
         twin.cells = [column.data for column in twin.buffer]
+        twin.unbooked = self.unbooked.copy()
         twin.closed, twin.tried = self.closed.copy(), self.tried.copy()
         twin.lanes = self.lanes.copy()
         twin.lane_serial = self.lane_serial
@@ -99,6 +101,10 @@ class Pool:
 
     @property
     def free(self) -> Columns:
+        if self.unbooked:
+            for run in self.unbooked.values():
+                self._book(run, -1)
+            self.unbooked.clear()
         return self.buffer[:, : len(self.names)]
 
     # -- nodes -------------------------------------------------------------------------------------------
@@ -226,7 +232,11 @@ class Pool:
     # -- runs --------------------------------------------------------------------------------------------
 
     def occupy(self, run: Run) -> None:
-        self._shift(run, -1)
+        if self.unit is None:
+            self._book(run, -1)
+        else:
+            self.unbooked[run.task] = run
+            self._count(run, -1)
         self.free_units -= self.expect(run)
         self.join(run.need, plain=run.plain)
         if self.tried and self._try(run, 1):
@@ -234,7 +244,10 @@ class Pool:
             self.recount()
 
     def vacate(self, run: Run) -> None:
-        self._shift(run, 1)
+        if self.unbooked.pop(run.task, None) is None:
+            self._book(run, 1)
+        if self.unit is not None:
+            self._count(run, 1)
         self.free_units += self.unexpect(run)
         if self.tried:
             self._try(run, -1)
@@ -252,35 +265,30 @@ class Pool:
             self._open_or_close(row)
         return bool(rows)
 
-    def _shift(self, run: Run, sign: int) -> None:
-        if len(run.rows) == 1:
-            row, count = run.rows[0], sign * run.counts[0]
-            for column, amount in run.need:
-                self.cells[column][row] += amount * count
-            if self.unit is not None:
-                self._shift_units(row, count)
-            return
-        if self.unit is not None:
-            for row, count in zip(run.rows, run.counts, strict=True):
-                self._shift_units(row, sign * count)
-        if len(run.rows) <= SCALAR_ROWS_MAX:
+    def _book(self, run: Run, sign: int) -> None:
+        """On the columns."""
+        rows, counts = run.rows, run.counts
+        if len(rows) <= SCALAR_ROWS_MAX:
             for column, amount in run.need:
                 cells = self.cells[column]
                 step = sign * amount
-                for row, count in zip(run.rows, run.counts, strict=True):
+                for row, count in zip(rows, counts, strict=True):
                     cells[row] += step * count
             return
-        rows, counts = np.array(run.rows), np.array(run.counts)
+        index, by = np.array(rows), np.array(counts)
         for column, amount in run.need:
-            self.buffer[column, rows] += sign * amount * counts
+            self.buffer[column, index] += sign * amount * by
 
-    def _shift_units(self, row: int, change: int) -> None:
-        before = self.units_free[row]
-        after = self.units_free[row] = before + change
-        if not after:
-            del self.open_rows[bisect_left(self.open_rows, row)]
-        elif not before:
-            insort(self.open_rows, row)
+    def _count(self, run: Run, sign: int) -> None:
+        """In chunks of the one kind."""
+        free, open_rows = self.units_free, self.open_rows
+        for row, count in zip(run.rows, run.counts, strict=True):
+            before = free[row]
+            after = free[row] = before + sign * count
+            if not after:
+                del open_rows[bisect_left(open_rows, row)]
+            elif not before:
+                insort(open_rows, row)
 
     def expect(self, run: Run) -> int:
         """Notes when the run should end; returns its chunks."""
