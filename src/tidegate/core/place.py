@@ -283,14 +283,22 @@ class ColumnPlacer:
             if again is None:
                 return None
             chosen = again
-        elif any(
-            room[column, row] < amount * count
-            for column, amount in lane.need
-            for row, count in zip(*chosen, strict=True)
-        ):
+        elif not self._holds(lane, room, chosen):
             return None
         draft.keep(start, end, *chosen, lane.need)
         return chosen
+
+    def _holds(self, lane: Lane, room: Columns, chosen: Chosen) -> bool:
+        """Labels too: what the policy keeps for other classes may be another row than before."""
+        rows, counts = chosen
+        where = lane.shape.where
+        if where and not self.pool.rows_matching(where)[list(rows)].all():
+            return False
+        return not any(
+            room[column, row] < amount * count
+            for column, amount in lane.need
+            for row, count in zip(rows, counts, strict=True)
+        )
 
     def room_between(self, start: int, end: int) -> Columns:
         draft = self.draft
