@@ -60,6 +60,20 @@ def test_a_job_runs_on_what_is_kept_for_it(client: Client) -> None:
     client.ask("POST", f"/v1/jobs/{done['id']}/cancel", {})
 
 
+def test_before_it_begins_its_jobs_say_what_they_wait_for(client: Client) -> None:
+    start_ms = client.ask("GET", "/v1/reservations")["now_ms"] + HOUR_MS
+    made = {"name": "later", "start_ms": start_ms, "lasts_ms": HOUR_MS, "nodes": ["node1"], "users": ["nobody"]}
+    client.ask("POST", "/v1/reservations", made)
+    assert "is not for user" in refused(client, "/v1/jobs", {"command": ["true"], "reservation": "later"})[1]
+    made |= {"name": "soon", "nodes": ["node2"], "users": []}
+    client.ask("POST", "/v1/reservations", made)
+    job = client.submit("true", reservation="soon", time_ms=1000)
+    assert client.ask("GET", f"/v1/jobs/{job}")["reason"] == "for reservation soon to begin"
+    for name in ("later", "soon"):
+        client.ask("POST", f"/v1/reservations/{name}/release", {})
+    client.wait(job)
+
+
 def test_what_makes_no_sense_is_told(client: Client) -> None:
     for body, said in (
         ({"lasts_ms": 1000}, "name"),

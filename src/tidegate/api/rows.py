@@ -88,6 +88,9 @@ def waiting_state(world: World, job: Job) -> tuple[str, str]:
     tries = world.tries.get(job.id << ARRAY_BITS)
     if tries is not None and tries.attempt:
         return states.WAITING, f"attempt {tries.attempt} ended badly; it is tried again after a pause"
+    reserved = world.reservations.get(job.spec.reservation)
+    if reserved is not None and parked.begin_ms == reserved.spec.start_ms:
+        return states.WAITING, f"for reservation {job.spec.reservation} to begin"
     return states.WAITING, "for its earliest start" if parked.begin_ms else "about to be ready"
 
 

@@ -3,7 +3,7 @@
 Room is counted by time limits here, and beside every promise: what is reserved is certain, or it is refused.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -230,7 +230,7 @@ class Taken(NamedTuple):
 
 
 def _place(world: World, pool: Pool, spec: ReservationSpec, now: int, *, force: bool) -> Placement | Refused:
-    taken = list(_reserved(world, pool, ""))
+    taken = list(_reserved(world, pool, world.reservations, ""))
     if not force:
         taken += _running(world, pool)
         taken += _promised(world, pool, now)
@@ -302,10 +302,10 @@ def _least(pool: Pool, taken: list[Taken], start: int, end: int) -> Columns:
     return least
 
 
-def _reserved(world: World, pool: Pool, but: str) -> Iterator[Taken]:
+def _reserved(world: World, pool: Pool, reservations: Mapping[str, Reservation], but: str) -> Iterator[Taken]:
     for name in pool.reserved:
         if name != but:
-            known = world.reservations[name]
+            known = reservations[name]
             for hold in holds_of(world, pool, known):
                 yield Taken(known.spec.start_ms, known.spec.end_ms, *hold, f"reservation {name!r} holds it")
 
@@ -359,14 +359,15 @@ def _delayed_by(world: World, pool: Pool, made: Reservation, now: int) -> int:
 
 def moves(world: World, now: int) -> Iterator[ev.Event]:
     """Amounts that are kept on nodes which take no work any more are kept elsewhere, as far as there is room."""
-    for name in sorted(world.reservations):
-        known = world.reservations[name]
+    reservations = dict(world.reservations)  # as they are when those before have moved
+    for name in sorted(reservations):
+        known = reservations[name]
         pool, shape = world.pools[known.pool], known.spec.shape
         bad = {node for node, _ in known.nodes if world.nodes[node].state is not NodeState.UP}
         if shape is None or not bad:
             continue
         stay = tuple([one for one in known.nodes if one[0] not in bad])
-        taken = [*_reserved(world, pool, name), *_running(world, pool), *_promised(world, pool, now)]
+        taken = [*_reserved(world, pool, reservations, name), *_running(world, pool), *_promised(world, pool, now)]
         start = max(now, known.spec.start_ms)
         room = _least(pool, taken, start, known.spec.end_ms)
         if stay:
@@ -378,6 +379,7 @@ def moves(world: World, now: int) -> Iterator[ev.Event]:
             for node, count in more:
                 counts[node] = counts.get(node, 0) + count
             nodes = tuple(sorted(counts.items(), key=lambda one: pool.row_of[one[0]]))
+            reservations[name] = replace(known, nodes=nodes)
             yield ev.ReservationMoved(now, name, nodes)
 
 

@@ -144,12 +144,11 @@ class World:
         user = ""
         if self.has_queues and tells_users_apart(self.in_force.queues.get(spec.queue)):
             user = spec.user
-        if not self.pools[job.pool].reserved:
-            shape = self.shape_of(spec, job.pool) if self.has_kept else spec.shape
-            return (spec.queue, spec.klass, shape, job.estimate_ms, user, "", 0)
+        if not self.reservations and not self.has_kept:
+            return (spec.queue, spec.klass, spec.shape, job.estimate_ms, user, "", 0)
         name = spec.reservation if spec.reservation in self.reservations else ""
-        shape = self.shape_of(spec, job.pool)
-        return (spec.queue, spec.klass, shape, job.estimate_ms, user, name, spec.limit_ms)
+        limit_ms = spec.limit_ms if self.pools[job.pool].reserved else 0
+        return (spec.queue, spec.klass, self.shape_of(spec, job.pool), job.estimate_ms, user, name, limit_ms)
 
     def shape_of(self, spec: JobSpec, pool: str) -> Shape:
         """As it may be placed there: what the policy keeps for other classes is left out, but within a reservation."""
