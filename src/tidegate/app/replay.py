@@ -13,8 +13,8 @@ from tidegate.engines.virtual import VirtualEngine
 from tidegate.journals.memory import Tee
 from tidegate.journals.sqlite import SqliteJournal
 from tidegate.lab.generate import GenerateError, GenerateOptions, write_swf
-from tidegate.lab.measure import Row
-from tidegate.lab.replay import BrokenStateError, Machine, News, Outcome, ScheduleFile, Wiring, first_arrivals, replay
+from tidegate.lab.measure import Row, ScheduleFile
+from tidegate.lab.replay import BrokenStateError, Machine, News, Outcome, Wiring, first_arrivals, replay
 from tidegate.lab.traces import read_trace
 from tidegate.lab.traces.journal import workload_from_events
 from tidegate.lab.workload import Filter, Runtimes, TraceError, TraceOptions, Workload

@@ -385,7 +385,7 @@ class _Pass:
         rows, counts = chosen
         if len(rows) == 1:
             return ((names[rows[0]], counts[0]),)
-        return tuple([(names[row], count) for row, count in zip(rows, counts, strict=True)])
+        return tuple([(names[rows[at]], counts[at]) for at in range(len(rows))])
 
     # -- promises ----------------------------------------------------------------------------------------
 

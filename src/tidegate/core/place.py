@@ -73,7 +73,7 @@ NO_ROWS: Chosen = ((), ())
 class CountedPlacer:
     """Time is judged by counting chunks; nodes are chosen only for what starts now."""
 
-    __slots__ = ("at", "by", "draft", "pool", "room", "used")
+    __slots__ = ("by", "draft", "open_rows", "pool", "room", "used")
     counted = True
 
     def __init__(self, pool: Pool, by: FitBy, now: int) -> None:
@@ -83,7 +83,7 @@ class CountedPlacer:
         self.resume()
 
     def resume(self) -> None:
-        self.at, self.used = 0, 0  # first fit: how many open rows are used up, and chunks used of the next
+        self.open_rows, self.used = self.pool.open_rows, 0  # first fit: not used up, and chunks used of the first
         self.room: Columns | None = None  # any other fit: by node, from the first start on
 
     def sift(self, entries: Sequence[Ranked]) -> list[Ranked]:
@@ -110,11 +110,12 @@ class CountedPlacer:
 
     def _first_rows(self, units: int) -> Chosen:
         """From the lowest open rows on. Its cost follows the rows taken, not the nodes there are."""
-        free, open_rows = self.pool.units_free, self.pool.open_rows
+        free, open_rows = self.pool.units_free, self.open_rows
         rows: list[int] = []
         counts: list[int] = []
         while units:
-            row = open_rows[self.at]
+            lowest = open_rows & -open_rows
+            row = lowest.bit_length() - 1
             here = free[row] - self.used
             rows.append(row)
             if here > units:
@@ -123,8 +124,9 @@ class CountedPlacer:
                 break
             counts.append(here)
             units -= here
-            self.at += 1
+            open_rows ^= lowest
             self.used = 0
+        self.open_rows = open_rows
         return tuple(rows), tuple(counts)
 
     def promise(self, lane: Lane) -> tuple[int, Chosen] | None:

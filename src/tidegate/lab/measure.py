@@ -1,14 +1,15 @@
-"""What a replay measures: two listeners on the journal, one for the figures and one for the digest."""
+"""What a replay measures: listeners on the journal for the figures and for the digest; and what it writes down."""
 
 from array import array
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 
-from tidegate.model.base import ARRAY_BITS
+from tidegate.model.base import ARRAY_BITS, index_of
 from tidegate.model.events import (
     AttemptFailed,
     AttemptLost,
@@ -108,8 +109,11 @@ class Collector:
         self.lost_ms += (event.at - start.at - kept) * self._held(self.live[event.task >> ARRAY_BITS].job)
 
     def _held(self, job: Job) -> int:
-        shape = job.spec.shape
-        return sum(amount * shape.count for name, amount in shape.chunk if name == self.resource)
+        shape, held = job.spec.shape, 0
+        for name, amount in shape.chunk:
+            if name == self.resource:
+                held += amount * shape.count
+        return held
 
     def _ended(self, event: JobEnded) -> None:
         job_id = event.task >> ARRAY_BITS
@@ -165,3 +169,29 @@ class Collector:
             "preemptions": self.preemptions,
             "lost_hours": self.lost_ms / 1000 / 3_600_000,
         }
+
+
+class ScheduleFile:
+    """`--schedule`: one line an ended task, in order of end."""
+
+    HEADER: Final = "job_id,submit,start,wait,end,nodes\n"
+
+    def __init__(self, path: Path, labels: dict[int, str | int]) -> None:
+        self.labels = labels
+        self.stream = path.open("w", encoding="utf-8")
+        self.stream.write(self.HEADER)
+
+    def write(self, row: Row) -> None:
+        task, submit, start, end, nodes = row
+        job, index = task >> ARRAY_BITS, index_of(task)
+        name = str(self.labels.get(job, job)) + (f"_{index}" if index else "")
+        placed = " ".join([node if count == 1 else f"{node}*{count}" for node, count in nodes])
+        times = f"{seconds(submit)},{seconds(start)},{seconds(start - submit)},{seconds(end)}"
+        self.stream.write(f"{name},{times},{placed}\n")
+
+    def close(self) -> None:
+        self.stream.close()
+
+
+def seconds(ms: int) -> str:
+    return str(ms // 1000) if ms % 1000 == 0 else f"{ms / 1000:.3f}"

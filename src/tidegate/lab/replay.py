@@ -7,7 +7,6 @@ machine, and measures what comes out.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -161,29 +160,3 @@ def first_arrivals(workload: Workload, limit: int) -> tuple[Iterable[Arrival], i
     if not limit:
         return workload, len(workload)
     return islice(workload, limit), min(limit, len(workload))
-
-
-class ScheduleFile:
-    """`--schedule`: one line an ended task, in order of end."""
-
-    HEADER = "job_id,submit,start,wait,end,nodes\n"
-
-    def __init__(self, path: Path, labels: dict[int, str | int]) -> None:
-        self.labels = labels
-        self.stream = path.open("w", encoding="utf-8")
-        self.stream.write(self.HEADER)
-
-    def write(self, row: Row) -> None:
-        task, submit, start, end, nodes = row
-        job, index = divmod(task, 1 << 20)
-        name = f"{self.labels.get(job, job)}" + (f"_{index}" if index else "")
-        placed = " ".join(node if count == 1 else f"{node}*{count}" for node, count in nodes)
-        times = ",".join(seconds(ms) for ms in (submit, start, start - submit, end))
-        self.stream.write(f"{name},{times},{placed}\n")
-
-    def close(self) -> None:
-        self.stream.close()
-
-
-def seconds(ms: int) -> str:
-    return str(ms // 1000) if ms % 1000 == 0 else f"{ms / 1000:.3f}"

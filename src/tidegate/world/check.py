@@ -398,12 +398,12 @@ def _counting(world: World, pool: Pool, runs: list[Run]) -> Iterator[str]:
         yield f"strained is {pool.strained}, should be {strained}"
     if unit is None:
         return
-    units = 0
-    for row in range(len(pool.names)):
-        if row not in pool.closed:
-            units += max(0, min(int(pool.free[column, row]) // amount for column, amount in unit))
-    if pool.free_units != units:
-        yield f"{pool.free_units} chunks are said to be free, {units} are"
+    by_row = [max(0, min(int(pool.free[column, row]) // amount for column, amount in unit))
+              for row in range(len(pool.names))]  # fmt: skip
+    if pool.units_free != by_row or pool.free_units != sum(by_row):
+        yield f"{pool.free_units} chunks are said to be free, by row {pool.units_free}; {by_row} are"
+    if pool.open_rows != sum(1 << row for row, chunks in enumerate(by_row) if chunks > 0):
+        yield f"rows {pool.open_rows:b} are said to be open, {by_row} chunks are free"
 
 
 def _changes(world: World, pool: Pool) -> Iterator[str]:
