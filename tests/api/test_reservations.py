@@ -68,6 +68,8 @@ def test_before_it_begins_its_jobs_say_what_they_wait_for(client: Client) -> Non
     made |= {"name": "soon", "nodes": ["node2"], "users": []}
     client.ask("POST", "/v1/reservations", made)
     job = client.submit("true", reservation="soon", time_ms=1000)
+    whys = {node["name"]: node["why"] for node in client.ask("GET", "/v1/nodes")["nodes"]}
+    assert whys == {"node1": "reserved: later", "node2": "reserved: soon"}
     assert client.ask("GET", f"/v1/jobs/{job}")["reason"] == "for reservation soon to begin"
     for name in ("later", "soon"):
         client.ask("POST", f"/v1/reservations/{name}/release", {})

@@ -9,7 +9,7 @@ from tidegate.wire.api import JobRow, NodeRow, SavedBody
 from tidegate.wire.arrays import format_indices
 from tidegate.wire.outputs import checkpoints_of
 from tidegate.world.arrays import turns
-from tidegate.world.pool import CLOSED
+from tidegate.world.pool import CLOSED, Pool
 from tidegate.world.records import NO_TRIES, Run
 from tidegate.world.world import World
 
@@ -145,6 +145,10 @@ def node_rows(world: World) -> Iterator[NodeRow]:
     for run in world.runs.values():
         for name, _ in run.nodes:
             jobs[name] = jobs.get(name, 0) + 1
+    here: dict[str, list[str]] = {}  # node -> what is reserved there, now or later
+    for called in sorted(world.reservations):
+        for name, _ in world.reservations[called].nodes:
+            here.setdefault(name, []).append(f"reserved: {called}")
     for name in sorted(world.nodes, key=natural):
         node = world.nodes[name]
         pool = world.pools[node.pool]
@@ -153,8 +157,16 @@ def node_rows(world: World) -> Iterator[NodeRow]:
         yield NodeRow(
             name=name, pool=node.pool, state=str(node.state), capacity=dict(node.capacity),
             free={resource: int(free[world.columns[resource]]) for resource, _ in node.capacity},
-            labels=dict(node.labels), why=node.why, jobs=jobs.get(name, 0),
+            labels=dict(node.labels), why=node.why or "; ".join([*here.get(name, ()), *_kept(world, pool, row)]),
+            jobs=jobs.get(name, 0),
         )  # fmt: skip
+
+
+def _kept(world: World, pool: Pool, row: int) -> Iterator[str]:
+    entry = pool.kept.get(row)
+    if entry is not None:
+        classes = ", ".join(world.policy.kept[entry].classes) or "nobody"
+        yield f"kept for {classes} by the policy ({entry})"
 
 
 def natural(name: str) -> tuple[str, int, str]:
