@@ -34,14 +34,25 @@ class Part(NamedTuple):
 
 def parts(world: World, pool: Pool, now: int) -> Iterator[Part]:
     """Those of the reservations that are under way, by name; the rest last."""
+    runs = runs_apart(world, pool)
     for name in pool.reserved:
         known = world.reservations[name]
         if known.spec.start_ms <= now < known.spec.end_ms and not known.spec.is_maintenance:
-            yield _kept(world, pool, known)
-    yield rest(world, pool, now, [world.reservations[name] for name in pool.reserved])
+            yield _kept(world, pool, known, runs.get(name, []))
+    yield rest(world, pool, now, [world.reservations[name] for name in pool.reserved], runs)
 
 
-def rest(world: World, pool: Pool, now: int, reservations: Sequence[Reservation]) -> Part:
+def runs_apart(world: World, pool: Pool) -> dict[str, list[Run]]:
+    """By reservation, in the order of their ends; those in none under ""."""
+    apart: dict[str, list[Run]] = {"": []}
+    inside = any(world.reservations[name].runs for name in pool.reserved)
+    for end in pool.end_times:
+        for run in pool.runs_at[end].values():
+            apart.setdefault(reservation_of(world, run) if inside else "", []).append(run)
+    return apart
+
+
+def rest(world: World, pool: Pool, now: int, reservations: Sequence[Reservation], runs: dict[str, list[Run]]) -> Part:
     """What reservations leave. Their runs are no concern here: what they keep is taken whether it is used or not."""
     windows = sorted({known.spec.start_ms for known in reservations if known.spec.start_ms > now})
     taken = [
@@ -52,19 +63,22 @@ def rest(world: World, pool: Pool, now: int, reservations: Sequence[Reservation]
     free = pool.free.copy()
     for known in reservations:
         if known.runs:
-            free += np.minimum(_held(world, pool, known), _used(world, pool, known.spec.name))
+            free += np.minimum(_held(world, pool, known), _used(pool, runs[known.spec.name]))
     found = _part_of(world, pool, "", free)
-    for run in _runs(world, pool, ""):
+    if not windows and len(runs) == 1:
+        found.end_times, found.runs_at = pool.end_times, pool.runs_at
+        return Part(found, taken, windows)
+    for run in runs[""]:
         _expect(found, run, run.expected_end if run.task in world.halting else _certain_end(world, run, windows))
     return Part(found, taken, windows)
 
 
-def _kept(world: World, pool: Pool, known: Reservation) -> Part:
+def _kept(world: World, pool: Pool, known: Reservation, runs: list[Run]) -> Part:
     """What the reservation keeps and its runs leave, as far as nobody else is still there. After its end: nothing."""
     name, end = known.spec.name, known.spec.end_ms
-    free = np.minimum(_held(world, pool, known) - _used(world, pool, name), pool.free)
+    free = np.minimum(_held(world, pool, known) - _used(pool, runs), pool.free)
     found = _part_of(world, pool, name, free)
-    for run in _runs(world, pool, name):
+    for run in runs:
         _expect(found, run, run.expected_end)
     return Part(found, [(end, FOREVER_MS, hold) for hold in holds_of(world, pool, known)], [end])
 
@@ -75,16 +89,10 @@ def _held(world: World, pool: Pool, known: Reservation) -> Columns:
     return held
 
 
-def _used(world: World, pool: Pool, name: str) -> Columns:
+def _used(pool: Pool, runs: list[Run]) -> Columns:
     used = np.zeros_like(pool.total)
-    add_many(used, [(run.rows, run.counts, run.need) for run in _runs(world, pool, name)], 1)
+    add_many(used, [(run.rows, run.counts, run.need) for run in runs], 1)
     return used
-
-
-def _runs(world: World, pool: Pool, name: str) -> list[Run]:
-    """Those in the reservation; "": those in none."""
-    ends = pool.end_times
-    return [run for end in ends for run in pool.runs_at[end].values() if reservation_of(world, run) == name]
 
 
 def _certain_end(world: World, run: Run, windows: list[int]) -> int:

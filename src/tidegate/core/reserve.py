@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from tidegate.core.parts import rest
+from tidegate.core.parts import rest, runs_apart
 from tidegate.model import commands as cmd
 from tidegate.model import events as ev
 from tidegate.model.base import ARRAY_BITS, FOREVER_MS
@@ -323,7 +323,7 @@ def _promised(world: World, pool: Pool, now: int) -> Iterator[Taken]:
     """Those outside of reservations, on the nodes that they would get now."""
     if not pool.promised:
         return
-    part = rest(world, pool, now, [world.reservations[name] for name in pool.reserved])
+    part = rest(world, pool, now, [world.reservations[name] for name in pool.reserved], runs_apart(world, pool))
     placer = part.placer(world, now)
     for start, task in sorted((world.promises[task].start_by, task) for task in part.pool.promised):
         job = world.jobs[task >> ARRAY_BITS]
@@ -341,7 +341,8 @@ def _delayed_by(world: World, pool: Pool, made: Reservation, now: int) -> int:
     if not pool.promised:
         return 0
     known = [world.reservations[name] for name in pool.reserved]
-    before, after = rest(world, pool, now, known), rest(world, pool, now, [*known, made])
+    runs = runs_apart(world, pool)
+    before, after = rest(world, pool, now, known, runs), rest(world, pool, now, [*known, made], runs)
     stood, stands = before.placer(world, now), after.placer(world, now)
     for start, task in sorted((world.promises[task].start_by, task) for task in before.pool.promised):
         job = world.jobs[task >> ARRAY_BITS]
