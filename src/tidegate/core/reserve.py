@@ -28,6 +28,8 @@ from tidegate.world.records import Need, Reservation
 from tidegate.world.world import World
 
 RESERVATIONS_MAX = 200
+OF_USER_MAX = 20
+"""So many of them may be one user's own, lest nobody else has any left."""
 LASTS_MAX_MS = 366 * 24 * HOUR_MS
 NAMED_MAX = 12
 """So many names are listed in a refusal."""
@@ -176,6 +178,8 @@ def _beyond_user(world: World, spec: ReservationSpec, now: int) -> Refused | Non
         return Refused("only operators reserve here", "ask one; the policy may give users a quota (`reservations`)")
     if spec.is_maintenance:
         return Refused("it says nobody who may use it", "name users or queues; only operators reserve for nobody")
+    if sum(not known.operator and known.spec.by == spec.by for known in world.reservations.values()) >= OF_USER_MAX:
+        return Refused(f"{spec.by!r} has {OF_USER_MAX} reservations already", "release one, or ask an operator")
     if spec.start_ms - now > rules.user_ahead_ms:
         return Refused(
             f"it begins more than {lasting(rules.user_ahead_ms)} from now", "begin it sooner, or ask an operator"
