@@ -9,18 +9,21 @@ from collections.abc import Callable, Iterator
 from msgspec.structs import replace
 
 from tests.kit.slow_placer import Amounts, Chosen, chunks_on, place
-from tests.kit.slow_tree import SlowTree
+from tests.kit.slow_tree import SlowTree, since, sinks, tried
 from tidegate.model.base import ARRAY_BITS, Value
 from tidegate.model.events import JobStarted, Placement, Promise
 from tidegate.model.jobs import Job
 from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import CandidateOrder, FitBy, OrderBy, PolicySpec
 from tidegate.policy import SHARE_BITS
+from tidegate.policy.estimate import remaining
 from tidegate.world.lanes import LaneKey
 from tidegate.world.records import Reservation, Run
 from tidegate.world.world import World
 
 FIRST_OF_ALL = -(1 << 62)
+THEN_THESE = FIRST_OF_ALL + 1
+CPU = 1000
 
 
 class Booking(Value, frozen=True, gc=False):
@@ -40,7 +43,7 @@ class Room:
         self.now = now
         self.world = world
         self.within = within
-        self.by: FitBy = world.policy.fit.by
+        self.by: FitBy = world.policy_in(pool).fit.by
         busy = {name for run in world.runs.values() for name, _ in run.nodes}
         self.nodes: list[Node] = [  # one that is tried takes one run at a time
             replace(node, state=NodeState.DRAINED)
@@ -204,7 +207,7 @@ def slow_decide(world: World, now: int) -> tuple[list[JobStarted], dict[int, Pro
     if world.policy.queues:
         tree.keep_for_held()
         heads = [job for pool in world.pools for job in first_of_lanes(world, pool)]
-        tree.keep_for_aged([job for job in heads if has_aged(world.policy, job, now)])
+        tree.keep_for_aged([job for job in heads if has_aged(world, job, now)])
     for name in sorted(world.stirred):
         inside = [one for one in world.pools[name].reserved if _is_open(world.reservations[one], now)]
         for within in (*inside, ""):
@@ -226,11 +229,12 @@ class _Slow:
         self.within = within
         self.tree = tree
         self.passed_by: set[LaneKey] = set()  # no room under the limits of their queues
-        self.policy = world.policy
+        self.policy = world.policy_in(pool)
         self.room = Room(world, pool, now, within)
         self.starts: list[JobStarted] = []
         self.promises: dict[int, Promise] = {}
         self.standing: dict[int, Booking] = {}
+        self.booked: dict[int, Booking] = {}  # the promises of this cycle
         self.passed: set[int] = set()  # arrays: their tasks are alike, so the first that has to wait stands for them
 
     def run(self) -> None:
@@ -243,11 +247,12 @@ class _Slow:
         strict = depth == 0
         while tasks:
             job, task = self.tree.next(tasks, self._rank)
-            aged = self._rank(job) == FIRST_OF_ALL
-            most = depth + (self.policy.order.aged_promises_max if aged else 0)
+            aged = self._rank(job) in (FIRST_OF_ALL, THEN_THESE)
+            promised = self._rank(job) == FIRST_OF_ALL
+            most = depth + (self.policy.order.aged_promises_max if promised else 0)
             may_promise = len(self.promises) < most
             if self.promises and not may_promise:
-                strict |= aged
+                strict |= promised
                 break
             tasks.remove((job, task))
             if not self.tree.has_room(job, aged=aged):
@@ -269,13 +274,16 @@ class _Slow:
                 break
         for task, booking in self.standing.items():
             if task in self.held:
+                self.booked[task] = booking
                 self.promises[task] = Promise(
                     task, self.starts_by[task], self.room.names(booking.chosen), self.held[task]
                 )
             else:
                 self.room.booked.remove(booking)
+        if len(self.promises) == 1:
+            self._let_slip(*self.promises.values())
         if self.policy.backfill.order is CandidateOrder.SHORTEST:
-            tasks.sort(key=lambda found: (found[0].estimate_ms, found[0].submit_ms, found[0].id))
+            tasks.sort(key=lambda found: (found[0].estimate_ms, since(self.world, found[0]), found[0].id))
         while tasks and not strict:
             job, task = self.tree.next(tasks, self._rank)
             tasks.remove((job, task))
@@ -316,7 +324,7 @@ class _Slow:
             self.room.booked.remove(booking)
             if self._start(job, task):
                 begun.add(task)
-                self.tree.kept.pop((-1, told), None)
+                self.tree.kept.pop((-1, 0, told), None)
                 del self.standing[task]
             else:
                 self.room.booked.append(booking)
@@ -361,8 +369,25 @@ class _Slow:
             known = self._known(task)
             if known is not None and known[0] == found[0] and known[1][0] and found[1][0]:
                 found = known if self._still_free(job, *known) else found
-            self.room.book(job, *found)
+            self.booked[task] = self.room.book(job, *found)
             self.promises[task] = Promise(task, found[0], self.room.names(found[1]), self.held.get(task, 0))
+
+    def _let_slip(self, promise: Promise) -> None:
+        """The others may delay it up to a part of its run time, from the best that it was promised."""
+        booking = self.booked[promise.task]
+        job, start = self.world.jobs[promise.task >> ARRAY_BITS], promise.start_by
+        allowed = job.estimate_ms * self.policy.backfill.slip_percent // 100
+        told = self.world.told.get(promise.task, start)
+        latest = allowed + (start if start > told + allowed else min(told, start))
+        if latest <= start or promise.held_until > self.now or has_aged(self.world, job, self.now):
+            return
+        self.room.booked.remove(booking)
+        chosen = booking.chosen
+        if chosen[0]:
+            free = self._still_free(job, latest, chosen)
+        else:
+            free = self.room.find(job, latest) is not None
+        self.room.book(job, latest if free else start, chosen)
 
     def _known(self, task: int) -> tuple[int, Chosen] | None:
         promise = self.world.promises.get(task)
@@ -373,12 +398,18 @@ class _Slow:
         return tuple(rows[name] for name, _ in promise.nodes), tuple(count for _, count in promise.nodes)
 
     def _turn(self, job: Job) -> tuple[int, int, int]:
-        return self._rank(job), job.submit_ms, job.id
+        return self._rank(job), since(self.world, job), job.id
 
     def _rank(self, job: Job) -> int:
-        if has_aged(self.policy, job, self.now):
-            return FIRST_OF_ALL
-        return RANKS[self.policy.order.by](self.policy, self.room.nodes, job, self.now)
+        if has_aged(self.world, job, self.now):
+            return THEN_THESE if sinks(self.policy, job) else FIRST_OF_ALL
+        order, rung = self.policy.order, 0
+        if order.by is OrderBy.FEEDBACK and sinks(self.policy, job):
+            used = tried(self.world, job).ran_ms * gpus(self.policy, job)
+            rung = sum(used >= edge * CPU for edge in self.policy.feedback.rungs_ms)
+        by = order.then if order.by is OrderBy.FEEDBACK else order.by
+        left = remaining(self.policy.estimate, job.estimate_ms, tried(self.world, job).kept_ms)
+        return (rung << 58) + RANKS[by](self.policy, self.room.nodes, job, left, self.now)
 
 
 def first_of_lanes(world: World, pool: str) -> Iterator[Job]:
@@ -386,15 +417,25 @@ def first_of_lanes(world: World, pool: str) -> Iterator[Job]:
     found: dict[LaneKey, Job] = {}
     for job, _ in waiting(world, pool):
         first = found.setdefault(world.lane_key(job), job)
-        if (job.submit_ms, job.id) < (first.submit_ms, first.id):
+        if (since(world, job), job.id) < (since(world, first), first.id):
             found[world.lane_key(job)] = job
     yield from found.values()
 
 
-def has_aged(policy: PolicySpec, job: Job, now: int) -> bool:
+def has_aged(world: World, job: Job, now: int) -> bool:
+    policy = world.policy_in(job.pool)
+    if sinks(policy, job):
+        return now - since(world, job) >= policy.feedback.ageing_bound_ms
     known = policy.classes.get(job.spec.klass)
     bound = known.ageing_bound_ms if known and known.ageing_bound_ms else policy.order.ageing_bound_ms
     return bound > 0 and now - job.submit_ms >= bound
+
+
+def gpus(policy: PolicySpec, job: Job) -> int:
+    """In thousandths."""
+    chunk, count = dict(job.spec.shape.chunk), job.spec.shape.count
+    cpus = chunk.get("cpus", 0) * count // policy.feedback.cpus_per_gpu
+    return max(1, chunk["gpus"] * count if "gpus" in chunk else cpus)
 
 
 def waiting(world: World, pool: str) -> Iterator[tuple[Job, int]]:
@@ -425,12 +466,14 @@ def _head_start(policy: PolicySpec, job: Job) -> int:
     return policy.classes[job.spec.klass].head_start_ms if job.spec.klass in policy.classes else 0
 
 
-RANKS: dict[OrderBy, Callable[[PolicySpec, list[Node], Job, int], int]] = {
-    OrderBy.FCFS: lambda _policy, _nodes, _job, _now: 0,
-    OrderBy.SHORTEST: lambda _policy, _nodes, job, _now: job.estimate_ms,
-    OrderBy.SMALLEST_AREA: lambda _policy, nodes, job, _now: job.estimate_ms * _share(nodes, job),
-    OrderBy.EXPANSION: lambda _policy, _nodes, job, now: (
+RANKS: dict[OrderBy, Callable[[PolicySpec, list[Node], Job, int, int], int]] = {
+    OrderBy.FCFS: lambda _policy, _nodes, _job, _left, _now: 0,
+    OrderBy.FEEDBACK: lambda _policy, _nodes, _job, _left, _now: 0,
+    OrderBy.SHORTEST: lambda _policy, _nodes, job, _left, _now: job.estimate_ms,
+    OrderBy.SHORTEST_REMAINING: lambda _policy, _nodes, _job, left, _now: left,
+    OrderBy.SMALLEST_AREA: lambda _policy, nodes, job, _left, _now: job.estimate_ms * _share(nodes, job),
+    OrderBy.EXPANSION: lambda _policy, _nodes, job, _left, now: (
         -((now - job.submit_ms + job.estimate_ms << SHARE_BITS) // job.estimate_ms)
     ),
-    OrderBy.PRIORITY: lambda policy, _nodes, job, _now: job.submit_ms - _head_start(policy, job),
+    OrderBy.PRIORITY: lambda policy, _nodes, job, _left, _now: job.submit_ms - _head_start(policy, job),
 }

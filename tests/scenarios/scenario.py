@@ -17,10 +17,12 @@ from tidegate.model.commands import (
     Release,
     Requeue,
     Reserve,
+    Resume,
     RevokeExcess,
     SetNode,
     SetNodeState,
     Submit,
+    Suspend,
 )
 from tidegate.model.jobs import (
     ANY_FAILURE,
@@ -145,6 +147,8 @@ class EventData(Data):
     at: str
     cancel: str = ""  # a job, or a task: 3[1]
     requeue: str = ""
+    suspend: str = ""
+    resume: str = ""
     hold: int = 0
     release: int = 0
     node: str = ""  # goes to `state`
@@ -160,6 +164,13 @@ class EventData(Data):
     why: str = ""
 
 
+class FallData(Data):
+    """By how much of a hundred at least the mean completion is below that under another policy."""
+
+    against: str
+    percent: int
+
+
 class Expected(Data):
     """Only what is said is compared."""
 
@@ -168,15 +179,19 @@ class Expected(Data):
     outcomes: dict[str, str] = {}
     not_started: list[str] = []
     order: list[str] = []  # all starts, in this order
+    suspended: dict[str, Words] = {}  # task -> "10m-20m", from when until when, each time; "10m-" to its end
     promises: dict[str, Words] = {}  # task -> the start it was promised, and each new one
     estimates: dict[str, Words] = {}  # task -> the end that planning assumed, and each raised one
     refused: dict[str, str] = {}  # what -> part of the refusal
     cuts: list[str] | None = None  # the counts that ran out, one a cycle
     backfilled: list[str] | None = None
     nodes: dict[str, Words] = {}  # node -> "10m drained", and each later change of its state
+    tides: dict[str, Words] = {}  # pool -> "10m rising", and each later turn
+    tide_whys: dict[str, Words] = {}  # pool -> parts of the reasons
     node_why: dict[str, str] = {}  # node -> part of the last reason that was given for its state
     notices: dict[str, Words] = {}  # job -> the outcome its notify command was told, each time
     reservations: dict[str, Words] = {}  # name -> "0s on n1,n2x3", "5m on n4" where it moved, "1h over: part of why"
+    completion_falls: FallData | None = None
     policies: list[str] | None = None  # "0s 1 fcfs", "10m 2 easy by ann: why": when, version, name, by whom, note
 
 
@@ -300,6 +315,10 @@ def commands_of(said: EventData) -> list[tuple[str, Command]]:
     if said.requeue:
         job, _, index = said.requeue.rstrip("]").partition("[")
         return [(f"requeue {said.requeue}", Requeue(int(job), int(index) if index else -1, said.why))]
+    if said.suspend or said.resume:
+        verb, command = ("suspend", Suspend) if said.suspend else ("resume", Resume)
+        job, _, index = (said.suspend or said.resume).rstrip("]").partition("[")
+        return [(f"{verb} {job}", command(int(job), int(index) if index else -1, said.why))]
     if said.hold:
         return [(f"hold {said.hold}", Hold(said.hold, said.why))]
     if said.release:

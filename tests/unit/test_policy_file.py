@@ -19,6 +19,7 @@ from tidegate.model.policy import (
     Fit,
     FitBy,
     Hours,
+    InTide,
     JobClass,
     Kept,
     Order,
@@ -30,13 +31,14 @@ from tidegate.model.policy import (
     Reservations,
     Rule,
     Share,
+    Tides,
     Users,
 )
-from tidegate.wire import policy_fields, yaml_text
+from tidegate.wire import yaml_text
 from tidegate.wire.policy_file import (
+    BOUND_MS,
     PolicyError,
     builtin_names,
-    describe,
     dump_policy,
     inspect_policy,
     load_builtin,
@@ -69,7 +71,12 @@ kept:
   incidents: {nodes: 2, percent: 5, pool: main, classes: critical}
 admission:
   large: {at_least: {gpus: 8, nodes: 2}, closed: [mon-fri 08:00-18:00], utc_offset: -1h, why: by night}
-  tagged: {needs_tags: project, queues: [lab], unless_classes: ["no"], classes: critical, time_from: 1h}
+  tagged: {needs_tags: project, queues: [lab], unless_classes: ["no"], classes: critical, time_from: 1h, tides: surge}
+tide:
+  states:
+    surge: {order: {by: fcfs}, backfill: 2, fit: spread, preemption: {budget_percent: 50}, why: quick}
+  depth: 30
+  wait: 20m
 """
 
 
@@ -126,9 +133,22 @@ def test_every_entry_is_read():
                 utc_offset_ms=-HOUR_MS,
                 why="by night",
             ),
-            "tagged": Rule((), HOUR_MS, ("lab",), ("critical",), ("no",), ("project",)),
+            "tagged": Rule((), HOUR_MS, ("lab",), ("critical",), ("no",), ("project",), tides=("surge",)),
         },
-        "a test",
+        Tides(
+            30,
+            wait_ms=20 * 60_000,
+            states={
+                "surge": InTide(  # what is not said is as in the policy itself, wherever that stands
+                    Order(OrderBy.FCFS, 24 * HOUR_MS, why="small first"),
+                    Backfill(2, CandidateOrder.SHORTEST),
+                    Fit(FitBy.SPREAD),
+                    Preemption(0, min_run_ms=60_000, budget_percent=50),
+                    "quick",
+                )
+            },
+        ),
+        why="a test",
     )
 
 
@@ -140,7 +160,7 @@ def test_one_value_stands_for_a_whole_section():
     short = "name: s\norder: shortest\nbackfill: none\nfit: spread\nestimate: last-two\nclasses: {a: 2h, b: 0}\n"
     assert load_policy(short, "p.yaml") == PolicySpec(
         "s",
-        Order(OrderBy.SHORTEST),
+        Order(OrderBy.SHORTEST, BOUND_MS),
         Backfill(0),
         Fit(FitBy.SPREAD),
         Estimate(EstimateFrom.LAST_TWO),
@@ -166,7 +186,13 @@ def test_a_byte_order_mark_and_bytes_are_read():
     ("text", "place", "path", "message", "cure"),
     [
         ("name: a\nordr: fcfs", (2, 1), "ordr", "not a field", "did you mean 'order'?"),
-        ("name: a\norder: {bie: x}", (2, 9), "order.bie", "not a field", "by, ageing_bound, aged_promises_max, why"),
+        (
+            "name: a\norder: {bie: x}",
+            (2, 9),
+            "order.bie",
+            "not a field",
+            "by, ageing_bound, aged_promises_max, then, why",
+        ),
         ("name: a\nageing_bound: 1h", (2, 1), "ageing_bound", "not a field", "belongs to order.ageing_bound"),
         ("name: a\nfit: pakc", (2, 6), "fit", "no 'pakc'", "did you mean 'pack'? write one of first, best, pack"),
         ("name: a\nfit: {by: 7}", (2, 11), "fit.by", "no '7'", "one of first, best, pack, spread"),
@@ -186,7 +212,7 @@ def test_a_byte_order_mark_and_bytes_are_read():
         ("name: a\ncycle: {starts_max: 0}", (2, 21), "cycle.starts_max", "too small", "1 or more"),
         ("name: a\ncycle: 5", (2, 8), "cycle", "plain value", "starts_max, why"),
         ("name: a\norder:", (2, 7), "order", "no value", "leave the line out"),
-        ("name: a\norder: [fcfs]", (2, 8), "order", "a list", "by, ageing_bound, aged_promises_max, why"),
+        ("name: a\norder: [fcfs]", (2, 8), "order", "a list", "by, ageing_bound, aged_promises_max, then, why"),
         ("name: a\nclasses: [x]", (2, 10), "classes", "a list", "name: …"),
         ("name: a\nclasses: {x: }", (2, 13), "classes.x", "no value", "head_start"),
         ("name: a\nwhy: [x]", (2, 6), "why", "a list", "write a text"),
@@ -259,6 +285,8 @@ def test_a_byte_order_mark_and_bytes_are_read():
             "name one",
         ),
         ("name: a\nadmission: {r: {at_least: {gpus: 0}}}", (2, 28), "admission.r.at_least.gpus", "as much", "leave it"),
+        ("name: a\norder: {by: feedback, then: feedback}", (2, 23), "order.then", "no rungs", "another"),
+        ("name: a\nfeedback: {rungs: [2h, 1h]}", (2, 12), "feedback.rungs", "no edges", "that rise"),
         ("name: ''", (1, 7), "name", "empty", "one letter"),
         ("name: ~", (1, 7), "name", "no value", "write one"),
     ],
@@ -350,7 +378,10 @@ def test_long_and_odd_names_do_not_flood_the_message():
 @pytest.mark.parametrize(
     ("text", "line", "path", "message"),
     [
-        ("name: a\norder: shortest", 2, "order.ageing_bound", "can starve"),
+        ("name: a\norder: {by: shortest-remaining, ageing_bound: 0}", 2, "order.ageing_bound", "can starve"),
+        ("name: a\norder: feedback", 2, "order.by", "nobody sinks"),
+        ("name: a\nfeedback: {turn: 1h}", 2, "feedback", "no effect"),
+        ("name: a\norder: {then: shortest}", 2, "order.then", "no effect"),
         ("name: a\norder:\n  by: expansion\n  ageing_bound: 0", 4, "order.ageing_bound", "can starve"),
         ("name: a\nbackfill: {depth: 0, order: shortest}", 2, "backfill.order", "no effect"),
         ("name: a\nbackfill: none\norder: {by: shortest, ageing_bound: 1d}", 2, "backfill.depth", "stand idle"),
@@ -449,24 +480,3 @@ def test_a_policy_that_is_not_there_is_refused(name: str, cure: str):
         read_policy(name)
     assert cure in caught.value.errors[0].cure
     assert caught.value.errors[0].line == 0
-
-
-# -- the table of fields -------------------------------------------------------------------------------
-
-
-def test_every_field_is_described():
-    rows = {row.path: row for row in describe()}
-    assert [row for row in rows.values() if not row.description] == []
-    assert rows["name"].default == "required"
-    assert rows["order.ageing_bound"].type == "duration"
-    assert rows["backfill.depth"].type == "whole number from 0 or all or none"
-    assert rows["estimate.from"].type == "one of limit, last-two"
-    assert rows["classes.<name>.head_start"].default == "0s"
-
-
-def test_the_tables_of_exceptions_name_fields_that_exist():
-    records = {PolicySpec, Order, Backfill, Fit, Estimate, JobClass, Queue, Share, Preemption, Checkpoints, Cycle}
-    fields = {(record.__name__, name) for record in records for name in record.__struct_fields__}
-    tables = {*policy_fields.RENAMED, *policy_fields.WORDS, *policy_fields.MAIN.items()}
-    tables |= {(record, name) for record, _, name in (key.partition(".") for key in policy_fields.TEXTS) if name}
-    assert tables <= fields

@@ -1,6 +1,5 @@
 """The answers: one method a route. Reads are answered at once; wishes when the turn that took them is safe."""
 
-import asyncio
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -18,11 +17,14 @@ from tidegate.api.live import LiveInbox, Result, ToldJournal, Wish
 from tidegate.api.openapi import document
 from tidegate.api.past import Past, PastRows
 from tidegate.api.policies import HISTORY_LIMIT, Judge, Policies
+from tidegate.api.poll import Poll
+from tidegate.api.promised import PromisesKept
 from tidegate.api.reservations import reservations_body, reserve_of
 from tidegate.api.rows import live_rows, node_rows
 from tidegate.api.shares import excess_of, share_body
 from tidegate.api.submit import MistakeError, command_of
 from tidegate.api.table import Look, QueueTable, text_of
+from tidegate.api.tides import tides_body
 from tidegate.api.words import RefusedError, Tasks, number, problem, states_of, task_of
 from tidegate.model import commands as cmd
 from tidegate.model.commands import Command, Refused
@@ -38,7 +40,6 @@ from tidegate.world.world import World
 
 ROWS_MAX = 1_000_000
 WAIT_MAX_MS = 60_000
-GATHER_S = 0.1
 
 encode = msgspec.json.encode
 
@@ -78,6 +79,7 @@ class Service:
         self.facts = facts
         self.policies = Policies(world, inbox, past, judge, facts.now)
         self.table = QueueTable(world)
+        self.promised = PromisesKept(world)
         self.waits = Waits()
         self.streams = Streams()
         self.routes: dict[tuple[str, str], tuple[Route, Any, Any]] = {}
@@ -224,6 +226,12 @@ class Service:
     def _requeue(self, request: Request, body: api.TaskBody, word: str) -> None:
         self._act(request, word, lambda job: cmd.Requeue(job, body.index, request.peer.user))
 
+    def _suspend(self, request: Request, body: api.TaskBody, word: str) -> None:
+        self._act(request, word, lambda job: cmd.Suspend(job, body.index, request.peer.user))
+
+    def _resume_job(self, request: Request, body: api.TaskBody, word: str) -> None:
+        self._act(request, word, lambda job: cmd.Resume(job, body.index, request.peer.user))
+
     def _checkpoint(self, request: Request, body: api.TaskBody, word: str) -> None:
         self._act(request, word, lambda job: cmd.AskCheckpoint(job, body.index, request.peer.user))
 
@@ -327,7 +335,7 @@ class Service:
                 task_of(job, str(index))
         known = number(asked.get("ended", "0"), "a count") if "ended" in asked else -1
         timeout_ms = min(number(asked.get("timeout_ms", "30000"), "a time in milliseconds"), WAIT_MAX_MS)
-        Poll(self, request, tasks, known, timeout_ms).start()
+        Poll(self.world, self.past, self.waits, request, tasks, known, timeout_ms).start()
 
     # -- nodes -------------------------------------------------------------------------------------------
 
@@ -348,6 +356,9 @@ class Service:
 
     def _share(self, request: Request) -> None:
         request.answer(200, encode(share_body(self.world, self.facts.now())))
+
+    def _tide(self, request: Request) -> None:
+        request.answer(200, encode(tides_body(self.world, self.facts.now())))
 
     def _approve(self, request: Request, body: api.ExcessBody, word: str) -> None:
         self._may_approve(request, word)
@@ -423,7 +434,7 @@ class Service:
         about.pop("declared", None)
         body = api.StatusBody(waiting=waiting, running=len(world.runs), seq=self.journal.seq,
                               ended=self.past.ended_count(), policy=world.policy.name,
-                              policy_version=world.policy_version, **about)  # fmt: skip
+                              policy_version=world.policy_version, promises=self.promised.told(), **about)  # fmt: skip
         request.answer(200, encode(body))
 
     def _stop(self, request: Request, body: api.StopBody) -> None:
@@ -443,58 +454,4 @@ class Service:
         return asked
 
     def watchers(self) -> Sequence[Any]:
-        return (self.table, self.waits, self.streams)
-
-
-class Poll:
-    """One client that waits for jobs to end."""
-
-    def __init__(self, service: Service, request: Request, tasks: Tasks, known: int, timeout_ms: int) -> None:
-        self.service = service
-        self.request = request
-        self.tasks = tasks
-        self.known = known
-        self.timeout_ms = timeout_ms
-        self.is_over = False
-        self.gather: asyncio.TimerHandle | None = None
-
-    def start(self) -> None:
-        body = self._look()
-        if self.known < 0 or body.ended > self.known or body.ended == body.total or not self.timeout_ms:
-            self._answer(body)
-            return
-        self.unwatch = self.service.waits.add(self.tasks.jobs, self._again)
-        self.timer = self.service.past.aio.call_later(self.timeout_ms / 1000, self._time_up)
-        self.request.on_gone = self._over
-
-    def _look(self) -> api.WaitBody:
-        return self.service.past.progress(self.service.world, self.tasks)
-
-    def _again(self) -> None:
-        """At once when the last has ended; else a little later, for others will have ended by then."""
-        if not any(job in self.service.world.jobs for job in self.tasks.jobs):
-            self._time_up()
-        elif self.gather is None:
-            self.gather = self.service.past.aio.call_later(GATHER_S, self._gathered)
-
-    def _gathered(self) -> None:
-        self.gather = None
-        body = self._look()
-        if body.ended > self.known and not self.is_over:
-            self._over()
-            self._answer(body)
-
-    def _time_up(self) -> None:
-        self._over()
-        self._answer(self._look())
-
-    def _over(self) -> None:
-        if not self.is_over:
-            self.is_over = True
-            self.unwatch()
-            self.timer.cancel()
-            if self.gather is not None:
-                self.gather.cancel()
-
-    def _answer(self, body: api.WaitBody) -> None:
-        self.request.answer(200, encode(body))
+        return (self.table, self.promised, self.waits, self.streams)

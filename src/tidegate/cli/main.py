@@ -26,6 +26,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ("hold", "tidegate.cli.act", "keep waiting jobs from starting"),
         ("release", "tidegate.cli.act", "undo a hold"),
         ("requeue", "tidegate.cli.act", "end what runs and let it wait again"),
+        ("suspend", "tidegate.cli.act", "stop what runs where it is, until tide resume"),
         ("checkpoint", "tidegate.cli.checkpoint", "ask jobs to save themselves; say that it is done"),
     )),
     ("look", (
@@ -34,6 +35,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ("logs", "tidegate.cli.logs", "what a job has written"),
         ("nodes", "tidegate.cli.nodes", "the nodes, and what is free"),
         ("share", "tidegate.cli.share", "whose turn it is among queues, and why"),
+        ("tide", "tidegate.cli.tide", "how demand stands in every pool, and what that changes"),
         ("events", "tidegate.cli.events", "everything that happens"),
     )),
     ("server", (
@@ -42,7 +44,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ("status", "tidegate.cli.control", "how it is"),
         ("policy", "tidegate.cli.policy", "see, check, compare and change who goes first"),
         ("drain", "tidegate.cli.nodes", "let a node run empty"),
-        ("resume", "tidegate.cli.nodes", "let it take work again"),
+        ("resume", "tidegate.cli.act", "let a node take work again, or a suspended job go on"),
         ("reserve", "tidegate.cli.reserve", "keep capacity for somebody, or for maintenance, for a time"),
         ("quota", "tidegate.cli.share", "let a queue exceed its limit for a time"),
         ("backup", "tidegate.cli.keeping", "copy the journal to a file"),
@@ -51,6 +53,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     )),
     ("laboratory", (
         ("replay", "tidegate.cli.lab", "run a recorded workload through the live loop, under any policy"),
+        ("lab", "tidegate.cli.lab", "trials: how well bursts are told, and what a tide is worth"),
         ("generate", "tidegate.cli.lab", "write a synthetic workload with bursts"),
         ("demo", "tidegate.cli.lab", "a real burst on this machine, watched live"),
     )),

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from tidegate.core.again import lose
 from tidegate.core.asks import ask
+from tidegate.core.by_hand import no_live, resume, suspend
 from tidegate.core.reserve import end_reservation, not_entitled, reserve
 from tidegate.model import commands as cmd
 from tidegate.model import events as ev
@@ -15,10 +16,11 @@ from tidegate.model.base import ARRAY_BITS, ARRAY_TASKS_MAX
 from tidegate.model.commands import Refused
 from tidegate.model.jobs import After, Job, JobSpec, Outcome
 from tidegate.model.nodes import Node, NodeState
-from tidegate.policy.admission import no_queue, refusal, said
+from tidegate.policy.admission import default_pool, no_queue, refusal, said
 from tidegate.policy.estimate import estimate
 from tidegate.world import arrays
 from tidegate.world.ended import satisfied
+from tidegate.world.pauses import is_suspended
 from tidegate.world.records import Excess, Run
 from tidegate.world.world import World
 
@@ -40,6 +42,10 @@ def accept(world: World, command: cmd.Command, now: int) -> Answer:
             return _cancel(world, command, now)
         case cmd.Requeue():
             return _requeue(world, command, now)
+        case cmd.Suspend():
+            return suspend(world, command, now)
+        case cmd.Resume():
+            return resume(world, command, now)
         case cmd.AskCheckpoint():
             return _ask_checkpoint(world, command, now)
         case cmd.Hold() | cmd.Release():
@@ -170,11 +176,6 @@ def rises(values: Iterable[Any]) -> bool:
     return all(a < b for a, b in pairwise(values))
 
 
-def default_pool(world: World) -> str:
-    """Where a job goes that names no pool: the first by name."""
-    return next(iter(world.pools)) if len(world.pools) == 1 else min(world.pools, default="")
-
-
 def _check_shape(world: World, spec: JobSpec, name: str) -> Refused | None:
     """Is it a sound shape, and would it fit if the pool were empty and every node up?"""
     shape = spec.shape
@@ -227,7 +228,7 @@ def _unmet(world: World, spec: JobSpec) -> tuple[After, ...] | Refused:
 def _cancel(world: World, command: cmd.Cancel, now: int) -> Answer:
     job = world.jobs.get(command.job)
     if job is None:
-        return _no_live(command.job)
+        return no_live(command.job)
     by = f"cancelled by {command.by}" if command.by else "cancelled"
     if command.index >= 0:
         return _cancel_task(world, job, command.index, now, by)
@@ -259,7 +260,7 @@ def _requeue(world: World, command: cmd.Requeue, now: int) -> Answer:
     """What waits has nothing to lose: there nothing is to be done."""
     job = world.jobs.get(command.job)
     if job is None:
-        return _no_live(command.job)
+        return no_live(command.job)
     by = f"requeued by {command.by}" if command.by else "requeued"
     runs = world.runs_of(job.id)
     if command.index >= 0:
@@ -284,7 +285,7 @@ def _ask_checkpoint(world: World, command: cmd.AskCheckpoint, now: int) -> Answe
     """At once, whatever else writes: somebody wants it. An ask that is open is not made again."""
     job = world.jobs.get(command.job)
     if job is None:
-        return _no_live(command.job)
+        return no_live(command.job)
     if job.spec.checkpoint is None:
         return Refused(f"job {job.id} did not say that it can save itself", "submit it with --checkpoint")
     runs = world.runs_of(job.id)
@@ -292,14 +293,14 @@ def _ask_checkpoint(world: World, command: cmd.AskCheckpoint, now: int) -> Answe
         runs = [run for run in runs if run.task == job.id << ARRAY_BITS | command.index]
     if not runs:
         return Refused(f"nothing of job {job.id} runs", "ask it while it does; what waits has nothing to save")
-    able = [run.task for run in runs if run.task not in world.halting and run.task not in world.launching]
+    able = [
+        run.task
+        for run in runs
+        if run.task not in world.halting and run.task not in world.launching and not is_suspended(world, run.task)
+    ]
     if not able:
-        return Refused(f"job {job.id} is starting or being ended", "ask it while it runs")
+        return Refused(f"job {job.id} is starting, suspended or being ended", "ask it while it runs")
     return tuple([ask(world, task, now) for task in able if not world.saves[task].is_open])
-
-
-def _no_live(job: int) -> Refused:
-    return Refused(f"there is no live job {job}", "look at the queue for live jobs")
 
 
 def _not_waiting(world: World, job: Job, index: int) -> Refused | None:
@@ -315,7 +316,7 @@ def _not_waiting(world: World, job: Job, index: int) -> Refused | None:
 def _hold_or_release(world: World, command: cmd.Hold | cmd.Release, now: int) -> Answer:
     job = world.jobs.get(command.job)
     if job is None:
-        return _no_live(command.job)
+        return no_live(command.job)
     parked = world.parked.get(job.id)
     held = parked is not None and parked.held
     if isinstance(command, cmd.Release):

@@ -14,12 +14,14 @@ bound conservative backfilling. A pass that only has new arrivals to look at tri
 from msgspec.structs import replace
 
 from tidegate.core import KERNEL
+from tidegate.core.blame import one_run_where_tried
 from tidegate.core.memo import FLAT, LeafKey, Memo, Order, Ranking, Settled, leaf_key, ranked
 from tidegate.core.parts import parts
-from tidegate.core.place import Chosen, Placer, Ranked, placer_for
+from tidegate.core.place import Chosen, ColumnPlacer, Placer, Ranked, placer_for
 from tidegate.core.preempt import Preemptor
-from tidegate.core.turns import Leaf, Line, Turns, array_tasks
-from tidegate.model.base import ARRAY_BITS
+from tidegate.core.resume import Stopped, goes_on, keep_for, stopped_entries
+from tidegate.core.turns import NOBODY, Leaf, Line, Turns, array_tasks
+from tidegate.model.base import ARRAY_BITS, FOREVER_MS
 from tidegate.model.decisions import Plan
 from tidegate.model.events import (
     CUT_BY_PREEMPTION,
@@ -27,64 +29,50 @@ from tidegate.model.events import (
     CUT_BY_TRIALS,
     CycleRan,
     HaltRequested,
+    JobResumed,
     JobStarted,
+    JobSuspended,
     Placement,
     Promise,
 )
 from tidegate.model.policy import CandidateOrder, PolicySpec
-from tidegate.policy.order import AGED
+from tidegate.policy.order import AGED, ageing_bound
 from tidegate.policy.share import BEHIND_ALL, held_place, shares_for_cycle
 from tidegate.world.draft import certain_end
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
+from tidegate.world.waiting import may_slip_from
 from tidegate.world.world import World
 
 
 def decide(world: World, memo: Memo, now: int) -> Plan:
     memo.refresh(world)
-    cycle = _Cycle(world, now, preempts=memo.preempts)
+    cycle = _Cycle(world, now, preempts=memo.preempts and (bool(world.saves) or not memo.only_savers))
     stirred = world.stirred
     for name in sorted(stirred) if len(stirred) > 1 else stirred:
         if cycle.cut:
             break
         _look_at(cycle, memo, stirred[name])
     if world.suspects:
-        _one_run_where_tried(cycle)
+        kept = one_run_where_tried(world, cycle.starts)
+        if len(kept) < len(cycle.starts):  # what was promised beside starts that are put off says nothing
+            cycle.starts, cycle.cut = kept, CUT_BY_TRIALS
+            cycle.promised, cycle.withdrawn, cycle.halts = [], [], []
     looks = tuple(sorted(cycle.looks.items())) if cycle.looks else ()
     number = world.cycle + 1
     memo.cycle = -1 if cycle.cut in {CUT_BY_TRIALS, CUT_BY_PREEMPTION} else number
     ran = CycleRan(
         now, number, world.policy_version, KERNEL, cycle.cut, tuple(cycle.promised), tuple(cycle.withdrawn), looks
     )
-    return Plan(ran, tuple(cycle.starts), tuple(cycle.halts))
-
-
-def _one_run_where_tried(cycle: "_Cycle") -> None:
-    """A node that is tried takes one run: of several starts there the first counts, and the next cycle goes on.
-
-    What was promised beside starts that are put off says nothing.
-    """
-    tried = {pool.names[row] for pool in cycle.world.stirred.values() for row in pool.tried}
-    taken: set[str] = set()
-    put_off: set[int] = set()  # jobs: tasks of an array start in order
-    kept = []
-    for start in cycle.starts:
-        job, here = start.task >> ARRAY_BITS, [name for name, _ in start.nodes if name in tried]
-        if job in put_off or not taken.isdisjoint(here):
-            put_off.add(job)
-        else:
-            taken.update(here)
-            kept.append(start)
-    if put_off:
-        cycle.starts, cycle.cut = kept, CUT_BY_TRIALS
-        cycle.promised, cycle.withdrawn, cycle.halts = [], [], []
+    return Plan(ran, tuple(cycle.starts), tuple(cycle.halts), tuple(cycle.resumes))
 
 
 class _Cycle:
     """What one cycle gathers over its pools."""
 
     __slots__ = (
-        "cut", "halts", "looks", "now", "policy", "preemptor", "promised", "shares", "starts", "withdrawn", "world",
+        "cut", "halts", "looks", "now", "policy", "preemptor", "promised", "resumes", "shares", "starts", "withdrawn",
+        "world",
     )  # fmt: skip
 
     def __init__(self, world: World, now: int, *, preempts: bool) -> None:
@@ -95,7 +83,8 @@ class _Cycle:
         self.looks: dict[str, int] = {}  # by pool: when time alone may change the answer
         self.preemptor = Preemptor(world, self.shares, now, self.looks) if preempts else None
         self.starts: list[JobStarted] = []
-        self.halts: list[HaltRequested] = []
+        self.halts: list[HaltRequested | JobSuspended] = []
+        self.resumes: list[JobResumed] = []
         self.promised: list[Promise] = []
         self.withdrawn: list[int] = []
         self.cut = ""
@@ -103,24 +92,26 @@ class _Cycle:
 
 def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
     """A full pass, or just the arrivals where nothing else could have changed."""
+    policy = cycle.policy if not cycle.world.swayed else cycle.world.policy_in(pool.name)
     if pool.reserved:
-        _look_at_parts(cycle, memo, pool)
+        _look_at_parts(cycle, memo, pool, policy)
         return
-    ranking, unchanged = memo.ranking(cycle.policy, pool, cycle.now)
-    settled = memo.settled.get(pool.name)
+    ranking, unchanged = memo.ranking(policy, pool, cycle.now)
+    settled = memo.settled.get(pool.name) if cycle.preemptor is None else None
     room_came = pool.freed is None or bool(pool.freed)
-    if settled is None or not unchanged or room_came or not _only_arrivals(settled, cycle.policy, pool, ranking):
-        if settled is not None:
-            del memo.settled[pool.name]
+    if settled is None or not unchanged or room_came or not _only_arrivals(settled, policy, pool, ranking):
+        memo.settled.pop(pool.name, None)
         ranking.room_came(pool.freed)
-        if ranking.known or pool.promised:
-            placer = placer_for(pool, cycle.policy.fit.by, cycle.now, ranking.cursors)
-            full_pass = _Pass(
-                cycle, pool, placer, Turns(cycle.policy, cycle.now, pool, ranking, ranking.leaves, cycle.shares)
-            )
+        if ranking.known or pool.promised or pool.suspended:
+            placer = placer_for(pool, policy.fit.by, cycle.now, ranking.cursors)
+            stopped = stopped_entries(cycle.world, pool, cycle.now) if pool.suspended else NOBODY
+            turns = Turns(policy, cycle.now, pool, ranking, ranking.leaves, cycle.shares, stopped)
+            full_pass = _Pass(cycle, pool, placer, turns)
             settled = full_pass.full()
-            if settled is not None and cycle.shares is None and cycle.preemptor is None:
+            if settled is not None and cycle.shares is None and cycle.preemptor is None and not pool.suspended:
                 memo.settled[pool.name] = settled
+            if cycle.preemptor is not None:
+                cycle.preemptor.look_when_aged(pool, ranking.by_age)
             if full_pass.standing:  # they may have taken room from now on when cursors moved
                 ranking.cursors.clear()
     elif (pool.fresh or settled.untried) and not settled.strict:
@@ -132,26 +123,33 @@ def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
             return
         some: dict[LeafKey, list[Ranked]] = {}
         for entry in arrived:
-            some.setdefault(leaf_key(cycle.policy, ranking, entry[5], entry[0]), []).append(entry)
-        turns = Turns(cycle.policy, cycle.now, pool, ranking, some, None)
-        settled.untried = _Pass(cycle, pool, settled.placer, turns).candidates()
+            some.setdefault(leaf_key(policy, ranking, entry[5], entry[0]), []).append(entry)
+        turns = Turns(policy, cycle.now, pool, ranking, some, None)
+        some_pass = _Pass(cycle, pool, settled.placer, turns, settled.slips_from)
+        settled.untried = some_pass.candidates()
+        if some_pass.moved:
+            del memo.settled[pool.name]
 
 
-def _look_at_parts(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
+def _look_at_parts(cycle: _Cycle, memo: Memo, pool: Pool, policy: PolicySpec) -> None:
     """Where there are reservations: a full pass over each part, every time."""
-    policy, now = cycle.policy, cycle.now
+    world, now = cycle.world, cycle.now
     memo.settled.pop(pool.name, None)
-    for part in parts(cycle.world, pool, now):
-        if part.pool.within:
-            ranking = ranked(policy, part.pool, now)
+    for part in parts(world, pool, now):
+        here = part.pool
+        if here.within:
+            ranking = ranked(policy, here, now)
         else:
-            ranking, _ = memo.ranking(policy, part.pool, now)
+            ranking, _ = memo.ranking(policy, here, now)
             ranking.cursors.clear()
-        if not cycle.cut and (ranking.known or part.pool.promised):
-            turns = Turns(policy, now, part.pool, ranking, ranking.leaves, cycle.shares)
-            one = _Pass(cycle, part.pool, part.placer(cycle.world, now), turns)
+        if not cycle.cut and (ranking.known or here.promised or here.suspended):
+            stopped = stopped_entries(world, here, now) if here.suspended else NOBODY
+            turns = Turns(policy, now, here, ranking, ranking.leaves, cycle.shares, stopped)
+            one = _Pass(cycle, here, part.placer(policy.fit.by, now), turns)
             one.windows = part.windows
             one.full()
+            if cycle.preemptor is not None:
+                cycle.preemptor.look_when_aged(here, ranking.by_age)
 
 
 def _only_arrivals(settled: Settled, policy: PolicySpec, pool: Pool, ranking: Ranking) -> bool:
@@ -179,32 +177,18 @@ class _Pass:
     """One pool in one cycle."""
 
     __slots__ = (
-        "begun",
-        "cycle",
-        "held",
-        "last",
-        "last_level",
-        "lifts",
-        "moved",
-        "now",
-        "placer",
-        "policy",
-        "pool",
-        "promises",
-        "standing",
-        "strict",
-        "turns",
-        "windows",
-        "world",
-    )
+        "begun", "cycle", "held", "last", "last_level", "lifts", "moved", "now", "placer", "policy", "pool", "promises",
+        "slips_from", "standing", "strict", "turns", "windows", "world",
+    )  # fmt: skip
 
-    def __init__(self, cycle: _Cycle, pool: Pool, placer: Placer, turns: Turns) -> None:
+    def __init__(self, cycle: _Cycle, pool: Pool, placer: Placer, turns: Turns, slips_from: int = FOREVER_MS) -> None:
+        self.slips_from = slips_from  # who runs on beyond may have delayed a promise
         self.cycle = cycle
         self.pool = pool
         self.placer = placer
         self.turns = turns
         self.world = cycle.world
-        self.policy = cycle.policy
+        self.policy = turns.policy
         self.now = cycle.now
         self.promises: dict[int, Promise] = {}
         self.standing: dict[int, tuple[int, Chosen]] = {}  # promises of earlier cycles that still hold
@@ -230,11 +214,13 @@ class _Pass:
             self._record_promises()
         if self.cycle.cut:
             return None
+        if len(self.promises) == 1 and self.policy.backfill.slip_percent:
+            self._let_slip(*self.promises.values())
         untried = self.candidates() if self.turns.waiting and not self.strict else ()
         if self.moved:
             return None
         room = len(self.promises) < depth
-        return Settled(self.placer, self.last, self.last_level, room, self.strict, untried)
+        return Settled(self.placer, self.last, self.last_level, room, self.strict, self.slips_from, untried)
 
     # -- jobs in their turn ------------------------------------------------------------------------------
 
@@ -253,7 +239,9 @@ class _Pass:
                     self.last, self.last_level, self.strict = order, turns.level or FLAT[0], True
                 break
             lane, done = turns.take(leaf)[5:]
-            if not (self.begun and self._goes_on(lane, done)) and turns.has_room(lane, order):
+            if type(done) is Stopped:
+                self._resume(leaf, done, order, keeps=True)
+            elif not (self.begun and self._goes_on(lane, done)) and turns.has_room(lane, order):
                 line = done or Line(self.world, lane)
                 if self._turn(leaf, line, order, may_promise=may_promise):
                     turns.comes_again(line)
@@ -302,17 +290,18 @@ class _Pass:
         soon = self.now + grace_ms
         if promise.start_by <= soon:
             return
+        victims = preemptor.victims(self.pool, lane, line.job, task)
+        if not victims:
+            return
         self.placer.lift(lane, promise.start_by, self._rows(promise))
         room = self.placer.room_between(soon, self._end(lane, soon))
-        halts = preemptor.make_room(self.pool, lane, line.job, task, room)
-        if not halts:
+        victims = preemptor.make_room(self.pool, lane, line.job, task, room, victims)
+        if not victims:
             self.placer.stand(lane, promise.start_by, self._rows(promise))
             return
-        cycle, runs = self.cycle, self.world.runs
-        cycle.halts += halts
-        cycle.cut = CUT_BY_PREEMPTION
-        leaving = [runs[halt.task] for halt in halts]
-        nodes = self._names(self.placer.chosen_when(lane, room, leaving))
+        self.cycle.halts += [preemptor.interrupt(victim, lane, line.job, task) for victim in victims]
+        self.cycle.cut = CUT_BY_PREEMPTION
+        nodes = self._names(self.placer.chosen_when(lane, room, [victim.run for victim in victims]))
         self.promises[task] = Promise(task, soon, nodes, self.now + self.policy.preemption.hold_ms)
 
     def _promise(self, lane: Lane, task: int, start: int, chosen: Chosen) -> Promise:
@@ -338,10 +327,15 @@ class _Pass:
         leaf = turns.leaf()
         while leaf is not None and not cycle.cut:
             lane, done = turns.take(leaf)[5:]
+            if type(done) is Stopped:
+                self._resume(leaf, done, BEHIND_ALL, keeps=False)
+                leaf = turns.leaf()
+                continue
             if self.begun and self._goes_on(lane, done, shortest=shortest):
                 leaf = turns.leaf()
                 continue
-            chosen = placer.start(lane, self._end(lane, self.now)) if turns.has_room(lane, BEHIND_ALL) else None
+            end = self._end(lane, self.now)
+            chosen = placer.start(lane, end) if turns.has_room(lane, BEHIND_ALL) else None
             if chosen is None:
                 refused += 1
                 if refused * SIFT_COST > turns.waiting:
@@ -349,12 +343,29 @@ class _Pass:
                     refused = 0
             else:
                 line = done or Line(self.world, lane)
+                self.moved |= end > self.slips_from
                 self._starts(lane, line.task, chosen, backfilled=True)
                 turns.started(leaf, line)
                 if line.advance():
                     turns.comes_again(line, shortest=shortest)
             leaf = turns.leaf()
         return turns.serials()
+
+    # -- who was suspended -------------------------------------------------------------------------------
+
+    def _resume(self, leaf: Leaf, stopped: Stopped, place: Order, *, keeps: bool) -> None:
+        """It goes on, or (in its turn) keeps its cpus for when they are free."""
+        placer, now = self.placer, self.now
+        assert isinstance(placer, ColumnPlacer), "a pool with somebody suspended is not counted"
+        if not self.turns.has_room(stopped.lane, place):
+            return
+        if goes_on(self.pool, placer, stopped, now):
+            run = stopped.run
+            end = self._end(stopped.lane, now)
+            self.cycle.resumes.append(JobResumed(now, run.task, run.attempt, end))
+            self.turns.started(leaf, stopped)
+        elif keeps:
+            keep_for(self.pool, placer, stopped, now)
 
     # -- what both do ------------------------------------------------------------------------------------
 
@@ -445,6 +456,21 @@ class _Pass:
                 self.placer.lift(lane, start, chosen)
                 self.lifts += 1
                 self.moved = True
+
+    def _let_slip(self, promise: Promise) -> None:
+        """Those who go ahead may delay it a little; not one past the ageing bound, or that others made room for.
+
+        Of several promises each would have to know where the others may go to; so then none slips.
+        """
+        job = self.world.jobs[promise.task >> ARRAY_BITS]
+        lane = self.pool.lanes[self.world.lane_key(job)]
+        bound = ageing_bound(self.policy, lane)
+        if promise.held_until > self.now or (bound and self.now - job.submit_ms >= bound):
+            return
+        told, allowed = may_slip_from(self.world, promise.task, promise.start_by)
+        start, latest = promise.start_by, told + allowed
+        if latest > start and self.placer.put_off(lane, start, latest, self._rows(promise)):
+            self.slips_from = start
 
     def _record_promises(self) -> None:
         """What changed against the promises the world knows of. A pass that was cut withdraws nothing."""

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from tidegate.core.asks import asks, next_ask
 from tidegate.core.blame import tried
 from tidegate.core.reserve import moves
+from tidegate.core.tides import next_turn, turned_by_time
 from tidegate.model import events as ev
 from tidegate.model.base import ARRAY_BITS, FOREVER_MS, index_of, job_of
 from tidegate.model.jobs import Outcome
@@ -26,7 +27,7 @@ def due(world: World, now: int) -> tuple[ev.Event, ...]:
             for end in pool.end_times[: bisect_right(pool.end_times, now)]:
                 for run in pool.runs_at[end].values():
                     job = world.jobs[run.task >> ARRAY_BITS]
-                    later = raised_end(world.policy.estimate, job, run, now)
+                    later = raised_end(world.policy.estimate, job, run, world.pauses.get(run.task), now)
                     events.append(ev.EstimateRaised(now, run.task, run.attempt, later))
     if world.ripe or world.emptying or (world.timers and world.timers[0][0] <= now):
         _conditions(world, now, events)
@@ -45,6 +46,8 @@ def due(world: World, now: int) -> tuple[ev.Event, ...]:
     if world.excesses:
         over = [queue for queue, excess in world.excesses.items() if excess.until <= now]
         events.extend(ev.ExcessOver(now, queue) for queue in sorted(over))
+    if world.gauges:
+        events.extend(turned_by_time(world, now))
     return tuple(events)
 
 
@@ -128,4 +131,8 @@ def next_due(world: World) -> int | None:
     for excess in world.excesses.values():
         if soonest is None or excess.until < soonest:
             soonest = excess.until
+    if world.gauges:
+        turn_at = next_turn(world)
+        if turn_at is not None and (soonest is None or turn_at < soonest):
+            soonest = turn_at
     return soonest

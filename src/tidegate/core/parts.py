@@ -12,9 +12,11 @@ import numpy as np
 
 from tidegate.core.place import ColumnPlacer
 from tidegate.model.base import ARRAY_BITS, FOREVER_MS
+from tidegate.model.policy import FitBy
 from tidegate.world.draft import add_many, certain_end
 from tidegate.world.holds import Hold, holds_of, reservation_of
-from tidegate.world.pool import Columns, Pool
+from tidegate.world.pauses import ends_latest
+from tidegate.world.pool import CLOSED, Columns, Pool
 from tidegate.world.records import Reservation, Run
 from tidegate.world.world import World
 
@@ -24,8 +26,8 @@ class Part(NamedTuple):
     taken: list[tuple[int, int, Hold]]  # (from, to, what) that nobody here may use
     windows: list[int]  # when such times begin, sorted: whoever might cross one is planned with its limit
 
-    def placer(self, world: World, now: int) -> ColumnPlacer:
-        placer = ColumnPlacer(self.pool, world.policy.fit.by, now)
+    def placer(self, by: FitBy, now: int) -> ColumnPlacer:
+        placer = ColumnPlacer(self.pool, by, now)
         placer.draft.windows = self.windows
         for start, end, (rows, counts, need) in self.taken:
             placer.draft.keep(max(start, now), end, rows, counts, need)
@@ -69,14 +71,20 @@ def rest(world: World, pool: Pool, now: int, reservations: Sequence[Reservation]
         found.end_times, found.runs_at = pool.end_times, pool.runs_at
         return Part(found, taken, windows)
     for run in runs[""]:
-        _expect(found, run, run.expected_end if run.task in world.halting else _certain_end(world, run, windows))
+        ends = run.expected_end
+        if run.task not in world.halting:
+            ends = certain_end(windows, ends, ends_latest(world, run))
+        _expect(found, run, ends)
     return Part(found, taken, windows)
 
 
 def _kept(world: World, pool: Pool, known: Reservation, runs: list[Run]) -> Part:
     """What the reservation keeps and its runs leave, as far as nobody else is still there. After its end: nothing."""
     name, end = known.spec.name, known.spec.end_ms
-    free = np.minimum(_held(world, pool, known) - _used(pool, runs), pool.free)
+    left = _held(world, pool, known) - _used(pool, runs)
+    for row in pool.closed:
+        left[:, row] -= CLOSED
+    free = np.minimum(left, pool.free)
     found = _part_of(world, pool, name, free)
     for run in runs:
         _expect(found, run, run.expected_end)
@@ -95,11 +103,6 @@ def _used(pool: Pool, runs: list[Run]) -> Columns:
     return used
 
 
-def _certain_end(world: World, run: Run, windows: list[int]) -> int:
-    latest = run.start_ms + world.jobs[run.task >> ARRAY_BITS].spec.limit_ms
-    return certain_end(windows, run.expected_end, latest)
-
-
 def _part_of(world: World, pool: Pool, name: str, free: Columns) -> Pool:
     """A pool for one pass, to be read only."""
     part = Pool(pool.name)
@@ -113,9 +116,17 @@ def _part_of(world: World, pool: Pool, name: str, free: Columns) -> Pool:
     part.changed = {serial: lane for serial, lane in pool.changed.items() if lane.reservation == name}
     jobs = world.jobs
     part.promised = {
-        task: None for task in pool.promised if world.lane_key(jobs[task >> ARRAY_BITS])[5] == name
+        task: None for task in pool.promised if world.lane_key(jobs[task >> ARRAY_BITS])[6] == name
     }  # fmt: skip
+    part.suspended = {task: None for task in pool.suspended if _goes_on_in(world, world.runs[task]) == name}
     return part
+
+
+def _goes_on_in(world: World, run: Run) -> str:
+    """The reservation whose cpus one that is suspended needs; none where that has moved away from it."""
+    name = reservation_of(world, run)
+    kept = dict(world.reservations[name].nodes) if name else {}
+    return name if all(node in kept for node, _ in run.nodes) else ""
 
 
 def _expect(part: Pool, run: Run, end: int) -> None:

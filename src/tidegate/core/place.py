@@ -54,6 +54,10 @@ class Placer(Protocol):
         """Takes back what `promise` or `stand` took."""
         ...
 
+    def put_off(self, lane: Lane, start: int, until: int, chosen: Chosen) -> bool:
+        """A promise takes its room from `until` on instead, if there is room then; False: it stays where it is."""
+        ...
+
     def room_between(self, start: int, end: int) -> Columns:
         """Free amounts by node from `start` to `end`, the least of it, as far as is planned."""
         ...
@@ -142,6 +146,9 @@ class CountedPlacer:
         self.draft.lay_out()
         self.draft.take(start, start + lane.estimate_ms, -lane.units)
 
+    def put_off(self, lane: Lane, start: int, until: int, chosen: Chosen) -> bool:
+        return self.draft.put_off(start, until, lane.estimate_ms, lane.units)
+
     def room_between(self, start: int, end: int) -> Columns:
         """Promises have no nodes here: as many chunks as they take are taken off the first rows."""
         pool, draft = self.pool, self.draft
@@ -165,7 +172,7 @@ class CountedPlacer:
 class ColumnPlacer:
     """Time and nodes are judged together, on columns."""
 
-    __slots__ = ("by", "draft", "pool", "refused", "rows", "shut")
+    __slots__ = ("by", "draft", "fitting", "pool", "refused", "rows", "shut")
     counted = False
 
     def __init__(self, pool: Pool, by: FitBy, now: int, cursors: dict[Shape, int] | None = None) -> None:
@@ -178,13 +185,23 @@ class ColumnPlacer:
         # What was refused is not looked for again, for room only shrinks within a pass:
         self.shut: set[int] = set()  # serials of lanes,
         self.refused: list[tuple[int, Need]] = []  # and (until, chunk): no row holds the chunk so long
+        self.fitting: dict[Need, bool] = {}  # chunk: some row held it when `sift` first saw it
 
     def resume(self) -> None:
         pass
 
     def sift(self, entries: Sequence[Ranked]) -> list[Ranked]:
-        shut = self.shut
-        return [entry for entry in entries if entry[5].serial not in shut]
+        shut, fitting = self.shut, self.fitting
+        left = []
+        for entry in entries:
+            lane = entry[5]
+            if lane.serial not in shut:
+                fits = fitting.get(lane.need)
+                if fits is None:
+                    fits = fitting[lane.need] = bool(holds_chunk(self.draft.levels[0].room, lane.need).any())
+                if fits:
+                    left.append(entry)
+        return left
 
     def start(self, lane: Lane, end: int) -> Chosen | None:
         level = self.draft.level_until(end)
@@ -302,6 +319,13 @@ class ColumnPlacer:
             for row, count in zip(rows, counts, strict=True)
         )
 
+    def put_off(self, lane: Lane, start: int, until: int, chosen: Chosen) -> bool:
+        self.lift(lane, start, chosen)
+        if self.stand(lane, until, chosen) is not None:
+            return True
+        self.stand(lane, start, chosen)
+        return False
+
     def room_between(self, start: int, end: int) -> Columns:
         draft = self.draft
         room = draft.room_at(start)
@@ -321,6 +345,7 @@ class ColumnPlacer:
         self.draft.give_back(start, self.draft.end_of(lane, start), *chosen, lane.need)
         self.shut.clear()  # there is more room than when they were refused
         self.refused.clear()
+        self.fitting.clear()
         for level in self.draft.levels:
             level.cursors.clear()
 

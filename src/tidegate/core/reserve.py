@@ -23,6 +23,7 @@ from tidegate.model.reservations import ReservationSpec
 from tidegate.policy.admission import amount_of, lasting, said
 from tidegate.world.draft import Rows, add_many, holds_chunk
 from tidegate.world.holds import holds_of, reservation_of
+from tidegate.world.pauses import ends_latest
 from tidegate.world.pool import Columns, Pool, chunks_by_row
 from tidegate.world.records import Need, Reservation
 from tidegate.world.world import World
@@ -315,12 +316,14 @@ def _reserved(world: World, pool: Pool, reservations: Mapping[str, Reservation],
 
 
 def _running(world: World, pool: Pool) -> Iterator[Taken]:
-    """Those outside of reservations, until their time limit."""
+    """Those outside of reservations, until their time limit; and what the suspended lend, from when they go on."""
     for run in world.runs.values():
         if run.pool == pool.name and not reservation_of(world, run):
-            job = world.jobs[run.task >> ARRAY_BITS]
-            end = max(run.expected_end, run.start_ms + job.spec.limit_ms)
-            yield Taken(run.start_ms, end, run.rows, run.counts, run.need, f"job {job.id} may run there")
+            end, what = max(run.expected_end, ends_latest(world, run)), f"job {run.task >> ARRAY_BITS} may run there"
+            yield Taken(run.start_ms, end, run.rows, run.counts, run.need, what)
+            if run.task in pool.suspended:
+                pause = world.pauses[run.task]
+                yield Taken(run.expected_end - pause.left_ms, end, run.rows, run.counts, pause.lent, what)
 
 
 def _promised(world: World, pool: Pool, now: int) -> Iterator[Taken]:
@@ -328,7 +331,7 @@ def _promised(world: World, pool: Pool, now: int) -> Iterator[Taken]:
     if not pool.promised:
         return
     part = rest(world, pool, now, [world.reservations[name] for name in pool.reserved], runs_apart(world, pool))
-    placer = part.placer(world, now)
+    placer = part.placer(world.policy_in(pool.name).fit.by, now)
     for start, task in sorted((world.promises[task].start_by, task) for task in part.pool.promised):
         job = world.jobs[task >> ARRAY_BITS]
         lane = part.pool.lanes[world.lane_key(job)]
@@ -347,7 +350,8 @@ def _delayed_by(world: World, pool: Pool, made: Reservation, now: int) -> int:
     known = [world.reservations[name] for name in pool.reserved]
     runs = runs_apart(world, pool)
     before, after = rest(world, pool, now, known, runs), rest(world, pool, now, [*known, made], runs)
-    stood, stands = before.placer(world, now), after.placer(world, now)
+    by = world.policy_in(pool.name).fit.by
+    stood, stands = before.placer(by, now), after.placer(by, now)
     for start, task in sorted((world.promises[task].start_by, task) for task in before.pool.promised):
         job = world.jobs[task >> ARRAY_BITS]
         lane = before.pool.lanes[world.lane_key(job)]

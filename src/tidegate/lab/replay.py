@@ -91,12 +91,14 @@ def replay(
     news: News | None = None,
     checked: bool = False,
     preempt_cost_ms: int | None = None,
+    inbox: TraceInbox | None = None,
 ) -> Outcome:
     """`checked`: now and then the whole state is compared with its records, at many times the cost.
 
     `preempt_cost_ms`: every job can save itself and go on later, for so much more of its time. None: no job can.
+    `inbox`: hands the arrivals in, where they do not just come.
     """
-    inbox = TraceInbox(iter(arrivals), saves=preempt_cost_ms is not None)
+    inbox = inbox or TraceInbox(iter(arrivals), saves=preempt_cost_ms is not None)
     resource, capacity = measured(nodes)
     resume_ms = preempt_cost_ms or 0
     collector, digest = Collector(resource, on_end, resume_ms), DecisionDigest()

@@ -6,7 +6,7 @@
 from tidegate.model.base import Value
 from tidegate.model.jobs import NOTHING_KNOWN, Amounts, Job, Outcome, Pairs, Used
 from tidegate.model.nodes import Node
-from tidegate.model.policy import PolicySpec
+from tidegate.model.policy import PolicySpec, Tide
 from tidegate.model.reservations import ReservationSpec
 
 Placement = tuple[tuple[str, int], ...]
@@ -73,6 +73,36 @@ class HaltRequested(Value, frozen=True, gc=False, tag=True):
     save: bool = False  # it is asked to save itself first
     room_for: int = 0  # the task it makes room for
     until: int = 0  # planning assumes that it has ended by then; 0: nothing new is known
+
+
+class JobSuspended(Value, frozen=True, gc=False, tag=True):
+    """The attempt is stopped where it is. It lends its cpus and keeps all else; its time limit stands still."""
+
+    at: int
+    task: int
+    attempt: int
+    by: str
+    until: int  # planning assumes that it has gone on and ended by then
+    held: bool = False  # somebody has to let it go on
+    room_for: int = 0  # the task it makes room for
+
+
+class SuspensionChanged(Value, frozen=True, gc=False, tag=True):
+    """Who is suspended stays so until somebody lets it go on (`held`), or goes on when its turn comes."""
+
+    at: int
+    task: int
+    held: bool
+    by: str
+
+
+class JobResumed(Value, frozen=True, gc=False, tag=True):
+    """The suspended attempt goes on, with the cpus it had."""
+
+    at: int
+    task: int
+    attempt: int
+    expected_end: int
 
 
 class CheckpointAsked(Value, frozen=True, gc=False, tag=True):
@@ -276,6 +306,27 @@ class ReservationOver(Value, frozen=True, gc=False, tag=True):
     why: str
 
 
+class Seen(Value, frozen=True, gc=False):
+    """What a tide turned on."""
+
+    waiting: int  # tasks
+    lately: int  # tasks that came within the window, decayed
+    usual: int  # as many would have, by the baseline, in thousandths of a task
+    wait_ms: int  # of those that started lately
+    utilization_percent: int
+
+
+class TideTurned(Value, frozen=True, gc=False, tag=True):
+    """The tide of a pool is another: so is what the policy says there, until it turns again."""
+
+    at: int
+    pool: str
+    before: Tide
+    after: Tide
+    why: str
+    seen: Seen
+
+
 CUT_BY_STARTS = "starts in "
 CUT_BY_TRIALS = "trials"
 CUT_BY_PREEMPTION = "preemption"
@@ -313,6 +364,9 @@ Event = (
     | JobStarted
     | JobLaunched
     | HaltRequested
+    | JobSuspended
+    | SuspensionChanged
+    | JobResumed
     | CheckpointAsked
     | CheckpointKept
     | AttemptLost
@@ -336,5 +390,6 @@ Event = (
     | ReservationMade
     | ReservationMoved
     | ReservationOver
+    | TideTurned
     | CycleRan
 )

@@ -10,7 +10,7 @@ from tidegate.model.base import ARRAY_BITS
 from tidegate.model.events import Promise
 from tidegate.model.policy import PART_BITS, Bounds, PolicySpec, Queue
 from tidegate.policy import SHARE_BITS
-from tidegate.policy.order import AGED, ageing_bound
+from tidegate.policy.order import AGED, ageing_bound, rank_when_aged
 from tidegate.world.accounts import Path, is_of_user, path_of, queue_of, used_at
 from tidegate.world.decay import USE_BITS
 from tidegate.world.lanes import Lane
@@ -210,9 +210,10 @@ class Shares:
         aged: list[tuple[Place, str, Lane]] = []
         for pool in self.world.pools.values():
             for lane in pool.lanes.values():
-                head, bound = lane.jobs[0], ageing_bound(policy, lane)
-                if bound and self.at - head.submit_ms >= bound:
-                    aged.append(((AGED, head.submit_ms, head.id), pool.name, lane))
+                head, bound = lane.jobs[0], ageing_bound(self.world.policy_in(pool.name), lane)
+                since = lane.since or head.submit_ms
+                if bound and self.at - since >= bound:
+                    aged.append(((rank_when_aged(lane), since, head.id), pool.name, lane))
         aged.sort()
         for place, _, lane in aged:
             if self.has_room(lane, place):

@@ -9,10 +9,12 @@ A task of an array is written `12_5` in queries. A server that is busy answers 5
 
 from typing import Annotated, Any, NamedTuple
 
+import msgspec
 from msgspec import Meta
 
 from tidegate.wire.bodies import NAME_MAX, Body, Count, Millis, Name, Whole
 from tidegate.wire.reservations import EndReservationBody, ReservationsBody, ReserveBody
+from tidegate.wire.tides import TidesBody
 
 ARGUMENTS_MAX = 10_000
 SCRIPT_MAX = 4 << 20
@@ -298,6 +300,7 @@ class StatusBody(Whole):
     policy_version: int
     engine: str
     kernel: str  # compiled or pure
+    promises: dict[str, int] = {}  # since this server began: promised starts made, kept, how late others were, and why
     notes: list[str] = []  # what a person should know: no cgroups, disk full, clock behind
 
 
@@ -347,7 +350,7 @@ class EffectBody(Whole):
     """What another policy means for the jobs that are there: both are tried on the state after event `seq`."""
 
     seq: int
-    running: int  # they run on under any policy
+    running: int
     waiting: int  # jobs that only wait for room or their turn
     looked_at: int
     first: int  # so many of each pool's line were looked at, at most
@@ -358,6 +361,7 @@ class EffectBody(Whole):
     promises_later: int  # kept, but for a later start
     refusals: list[str]  # in words, the first few
     rows: list[EffectRow]
+    interrupted: int = -1  # of those that run, by the next cycle under the other one; -1: it may interrupt nobody
 
 
 class PolicyDiffBody(Whole):
@@ -417,7 +421,7 @@ class Route(NamedTuple):
     method: str
     path: str
     body: type[Body] | None
-    answer: type[Body] | None  # None: not JSON, `doc` says what
+    answer: type[msgspec.Struct] | None  # None: not JSON, `doc` says what
     doc: str
     query: tuple[tuple[str, str], ...] = ()
 
@@ -451,6 +455,9 @@ ROUTES = (
     Route("release", "POST", "/v1/jobs/{job}/release", TaskBody, DoneBody, "Undoes a hold."),
     Route("requeue", "POST", "/v1/jobs/{job}/requeue", TaskBody, DoneBody,
           "Ends what runs of the job, saved first where it can, and lets it wait again."),
+    Route("suspend", "POST", "/v1/jobs/{job}/suspend", TaskBody, DoneBody,
+          "Stops what runs of the job where it is: it lends its cpus and keeps all else; its time limit stands still."),
+    Route("resume_job", "POST", "/v1/jobs/{job}/resume", TaskBody, DoneBody, "Lets what is suspended of it go on."),
     Route("checkpoint", "POST", "/v1/jobs/{job}/checkpoint", TaskBody, DoneBody,
           "Asks what runs of the job to save itself now."),
     Route("wait", "GET", "/v1/wait", None, WaitBody, "Answered when more of the jobs have ended, or time is up.",
@@ -462,6 +469,7 @@ ROUTES = (
     Route("resume", "POST", "/v1/nodes/{node}/resume", NodeActionBody, DoneBody, "Lets the node take work again."),
     Route("share", "GET", "/v1/share", None, ShareBody,
           "How every queue stands against its neighbours: what it holds, has held and may hold, and its turn."),
+    Route("tide", "GET", "/v1/tide", None, TidesBody, "How demand stands in every pool, why, and what that changes."),
     Route("approve", "POST", "/v1/queues/{queue}/approve", ExcessBody, DoneBody,
           "Lets a queue hold more than its limit for a time. For its approvers; a path is written with %2F."),
     Route("revoke", "POST", "/v1/queues/{queue}/revoke", RevokeBody, DoneBody,

@@ -11,9 +11,11 @@ from tidegate.model.jobs import Outcome
 from tidegate.world import arrays
 from tidegate.world.accounts import charge, reopen
 from tidegate.world.ended import job_gone, name_environment, notice_sent, remember_run
+from tidegate.world.gauges import arrived, note_start, tide_turned, watch_anew, watch_pools
 from tidegate.world.holds import count_run
 from tidegate.world.kept import kept_rows
 from tidegate.world.nodes import blame, change_node, forgive
+from tidegate.world.pauses import is_suspended, resumed, stopped_ms, suspended, suspension_changed
 from tidegate.world.pool import FITTING_KEPT
 from tidegate.world.records import NO_TRIES, ArrayState, Excess, HaltAsked, Parked, Run, Tries
 from tidegate.world.reservations import change_reservation
@@ -24,6 +26,7 @@ from tidegate.world.waiting import (
     enter_lane,
     leave_lane,
     park,
+    promise_made,
     promise_over,
     regroup,
     set_array,
@@ -62,6 +65,8 @@ def apply(world: World, event: ev.Event) -> None:
             world.emptying.clear()
         case ev.HaltRequested():
             _halt_requested(world, event)
+        case ev.JobSuspended() | ev.JobResumed() | ev.SuspensionChanged():
+            _pause_changed(world, event)
         case ev.CheckpointAsked():
             asked(world, event, world.jobs[event.task >> ARRAY_BITS])
         case ev.CheckpointKept():
@@ -75,17 +80,12 @@ def apply(world: World, event: ev.Event) -> None:
             world.digest.environments.touched.add(event.name)
         case ev.NoticeSent():
             notice_sent(world, event.job)
-        case ev.StraySeen():
-            world.strays[event.task, event.attempt] = world.ordered = world.seq
-            world.digest.strays.touched.add((event.task, event.attempt))
-        case ev.StrayGone():
-            world.strays.pop((event.task, event.attempt), None)
-            world.digest.strays.gone((event.task, event.attempt))
+        case ev.StraySeen() | ev.StrayGone():
+            _stray_changed(world, event)
         case ev.LookedAgain():
-            pool = world.pools[event.pool]
-            pool.freed = None
-            world.stirred[pool.name] = pool
-            world.looks.pop(pool.name, None)
+            _looked_again(world, event)
+        case ev.TideTurned():
+            tide_turned(world, event)
         case ev.PolicyChanged():
             _policy_changed(world, event)
         case ev.ExcessApproved() | ev.ExcessOver():
@@ -94,20 +94,42 @@ def apply(world: World, event: ev.Event) -> None:
             change_reservation(world, event)
         case ev.NodeChanged() | ev.NodeSuspected() | ev.NodeTried() | ev.NodeCleared():
             change_node(world, event)
+            watch_pools(world, event.at)
         case _:
             assert_never(event)
 
 
+def _stray_changed(world: World, event: ev.StraySeen | ev.StrayGone) -> None:
+    key = (event.task, event.attempt)
+    match event:
+        case ev.StraySeen():
+            world.strays[key] = world.ordered = world.seq
+            world.digest.strays.touched.add(key)
+        case ev.StrayGone():
+            world.strays.pop(key, None)
+            world.digest.strays.gone(key)
+
+
+def _looked_again(world: World, event: ev.LookedAgain) -> None:
+    pool = world.pools[event.pool]
+    pool.freed = None
+    world.stirred[pool.name] = pool
+    world.looks.pop(pool.name, None)
+
+
 def _policy_changed(world: World, event: ev.PolicyChanged) -> None:
-    before = world.policy
+    before, stood = world.policy, world.has_standings
     world.policy, world.policy_version = event.policy, event.version
     if before.queues or event.policy.queues:
         reopen(world, before.share.half_life_ms, event.at)
     if before.kept or event.policy.kept:
         for pool in world.pools.values():
             pool.keep(kept_rows(event.policy, pool))
-    if before.queues or event.policy.queues or before.kept or event.policy.kept:
+    anew = stood or world.has_standings or before.kept or event.policy.kept
+    if before.queues or event.policy.queues or anew:
         regroup(world)
+    if before.tide is not None or event.policy.tide is not None:
+        watch_anew(world, before.tide, event.at)
     for pool in world.pools.values():
         pool.freed = None
         world.stirred[pool.name] = pool
@@ -129,9 +151,7 @@ def _excess_changed(world: World, event: ev.ExcessApproved | ev.ExcessOver) -> N
 def _cycle_ran(world: World, event: ev.CycleRan) -> None:
     world.cycle = event.number
     for promise in event.promised:
-        world.promises[promise.task] = promise
-        world.digest.promises.touched.add(promise.task)
-        world.pools[world.jobs[promise.task >> ARRAY_BITS].pool].promised[promise.task] = None
+        promise_made(world, promise)
     if world.looks or event.looks:
         for name in world.stirred:
             world.looks.pop(name, None)
@@ -175,6 +195,8 @@ def _job_submitted(world: World, event: ev.JobSubmitted) -> None:
     if spec.array is not None:
         world.arrays[job.id] = ArrayState(0, (), 0, 0, False)
         world.digest.arrays.touched.add(job.id)
+    if world.gauges:
+        arrived(world, job, event.at)
     if spec.work is not None and spec.work.env:
         name_environment(world, spec.work.env)
     if spec.deadline_ms < FOREVER_MS:
@@ -249,6 +271,8 @@ def _job_started(world: World, event: ev.JobStarted) -> None:
         count_run(world, run, 1, event.at)
     if spec.checkpoint is not None:
         begin_saving(world, job, run)
+    if world.gauges and event.attempt == 1:
+        note_start(world, job, event.at)
     world.launching[task] = world.ordered = world.seq
     digest = world.digest
     digest.runs.touched.add(task)
@@ -267,18 +291,32 @@ def _halt_requested(world: World, event: ev.HaltRequested) -> None:
     world.digest.halting.touched.add(task)
     ask_no_more(world, task)
     if event.room_for:
-        recent = [one for one in world.interrupted if one[0] > event.at - INTERRUPTED_KEPT_MS]
-        world.interrupted = (*recent, (event.at, world.jobs[task >> ARRAY_BITS].spec.user))
+        _interrupted(world, task, event.at)
     if event.until:
         _expect(world, replace(world.runs[task], expected_end=event.until))
+
+
+def _pause_changed(world: World, event: ev.JobSuspended | ev.JobResumed | ev.SuspensionChanged) -> None:
+    match event:
+        case ev.JobSuspended():
+            suspended(world, event)
+            if event.room_for:
+                _interrupted(world, event.task, event.at)
+        case ev.JobResumed():
+            resumed(world, event)
+        case ev.SuspensionChanged():
+            suspension_changed(world, event)
+
+
+def _interrupted(world: World, task: int, at: int) -> None:
+    recent = [one for one in world.interrupted if one[0] > at - INTERRUPTED_KEPT_MS]
+    world.interrupted = (*recent, (at, world.jobs[task >> ARRAY_BITS].spec.user))
 
 
 def _job_ended(world: World, event: ev.JobEnded) -> None:
     task = event.task
     job = world.jobs[task >> ARRAY_BITS]
     run = world.runs.pop(task, None)
-    if world.tries:
-        _tries_over(world, task)
     if run is None:
         assert job.spec.array is not None, "a single job that never started is dropped"
         pool = world.pools[job.pool]
@@ -286,21 +324,25 @@ def _job_ended(world: World, event: ev.JobEnded) -> None:
         pool.freed = None  # what was planned around it must be looked at again
         world.stirred[pool.name] = pool
     else:
+        stopped = stopped_ms(world, task, event.at) if world.pauses else 0
         vacate(world, run, event.at)
         if world.saves:
             stop_saving(world, task)
-        remember_run(world, job.spec.user, event.at, run)
+        remember_run(world, job.spec.user, event.at, run, stopped)
         if event.blames:
             blame(world, job.id, run)
         elif world.marks and event.outcome is Outcome.COMPLETED:
             forgive(world, run)
     array = job.spec.array
     if array is None:
+        if world.tries:
+            _tries_over(world, task)
         job_gone(world, job, event.outcome)
         return
     failed = event.outcome is not Outcome.COMPLETED
     state = arrays.ended(world.arrays[job.id], array.indices, index_of(task), ran=run is not None, failed=failed)
     set_array(world, job, state)
+    _tries_over(world, task)  # only now: by them it was in its lane
     if state.ended == len(array.indices):
         job_gone(world, job, Outcome.FAILED if state.failed else Outcome.COMPLETED)
 
@@ -332,11 +374,12 @@ def _attempt_over(world: World, event: ev.AttemptLost | ev.AttemptFailed) -> Non
     task = event.task
     job = world.jobs[task >> ARRAY_BITS]
     run = world.runs.pop(task)
+    ran_ms = event.at - run.start_ms - stopped_ms(world, task, event.at)
     vacate(world, run, event.at)
     known = world.tries.get(task, NO_TRIES)
     failed = known.failed + isinstance(event, ev.AttemptFailed)
     lost = known.lost + (isinstance(event, ev.AttemptLost) and event.counts)
-    ran_ms, kept_ms = known.ran_ms + event.at - run.start_ms, known.kept_ms + stop_saving(world, task)
+    ran_ms, kept_ms = known.ran_ms + ran_ms, known.kept_ms + stop_saving(world, task)
     world.tries[task] = Tries(event.attempt, failed, lost, event.until, ran_ms, kept_ms)
     world.digest.tries.touched.add(task)
     if event.blames:
@@ -359,7 +402,8 @@ def _tries_over(world: World, task: int) -> None:
 
 def _estimate_raised(world: World, event: ev.EstimateRaised) -> None:
     run = world.runs[event.task]
-    _expect(world, replace(run, expected_end=event.expected_end, raises=run.raises + 1))
+    raises = run.raises if is_suspended(world, event.task) else run.raises + 1
+    _expect(world, replace(run, expected_end=event.expected_end, raises=raises))
 
 
 def _expect(world: World, run: Run) -> None:

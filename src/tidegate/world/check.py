@@ -10,6 +10,7 @@ from copy import deepcopy
 from tidegate.model.base import ARRAY_BITS, index_of, job_of, task_key
 from tidegate.model.jobs import Job
 from tidegate.model.nodes import NodeState
+from tidegate.model.policy import in_tides
 from tidegate.world.accounts import path_of
 from tidegate.world.digest import MODULUS, RECORD_KINDS, Digest
 from tidegate.world.holds import reservation_of
@@ -17,14 +18,17 @@ from tidegate.world.kept import kept_rows
 from tidegate.world.lanes import LaneKey
 from tidegate.world.nodes import MARKS_MAX
 from tidegate.world.pool import CLOSED, Pool
-from tidegate.world.records import NO_USE, Run
+from tidegate.world.records import NO_USE, Need, Run
 from tidegate.world.reservations import reserved_in
 from tidegate.world.world import OUTCOMES_KEPT, USERS_KEPT, World
 
 
 def check(world: World, *, may_be_overfull: bool = False) -> list[str]:
     """`may_be_overfull`: a node's capacity was lowered below what ran there, so it may hold more than it has."""
-    parts = (_jobs, _runs, _arrays, _accounts, _parked, _nodes, _reservations, _environments, _memory, _digest)
+    parts = (
+        _jobs, _runs, _pauses, _arrays, _accounts, _parked, _nodes, _reservations, _environments, _memory, _gauges,
+        _digest,
+    )  # fmt: skip
     found = [what for part in parts for what in part(world)]
     if found:
         return found  # what follows is derived from records that agree with each other
@@ -72,6 +76,8 @@ def _jobs(world: World) -> Iterator[str]:
     for task in world.promises:
         if not _waits(world, task):
             yield f"task {task} holds a promise and does not wait"
+    if not world.told.keys() <= world.promises.keys():
+        yield f"tasks {sorted(world.told.keys() - world.promises.keys())} hold no promise that could slip"
     promised = [task for pool in world.pools.values() for task in pool.promised]
     if sorted(promised) != sorted(world.promises):
         yield "the promises by pool are not the promises"
@@ -102,7 +108,7 @@ def _runs(world: World) -> Iterator[str]:
             yield f"run {task} has no job"
             continue
         shape = job.spec.shape
-        if run.pool != job.pool or run.need != world.need_of(shape.chunk):
+        if run.pool != job.pool or sorted(held_in_full(world, run)) != sorted(world.need_of(shape.chunk) or ()):
             yield f"run {task} holds something else than its job asked for"
         if run.plain and (not shape.stack or shape.where):
             yield f"run {task} is plain, and its shape is {shape}"
@@ -121,6 +127,25 @@ def _runs(world: World) -> Iterator[str]:
     for task, attempt in world.strays:
         if task in world.runs and world.runs[task].attempt == attempt:
             yield f"attempt {attempt} of task {task} is a stray and wanted"
+
+
+def held_in_full(world: World, run: Run) -> Need:
+    """What it holds, and what it lends while it is suspended."""
+    pause = world.pauses.get(run.task)
+    return run.need if pause is None else (*run.need, *pause.lent)
+
+
+def _pauses(world: World) -> Iterator[str]:
+    for task, pause in world.pauses.items():
+        run = world.runs.get(task)
+        if run is None or run.attempt != pause.attempt:
+            yield f"attempt {pause.attempt} of task {task} was suspended and does not run"
+        if pause.before_ms < 0 or (pause.stopped and pause.left_ms < 1) or (pause.lent and not pause.stopped):
+            yield f"task {task} was suspended as {pause}"
+    stopped = {task for task, pause in world.pauses.items() if pause.stopped}
+    listed = [task for pool in world.pools.values() for task in pool.suspended]
+    if sorted(listed) != sorted(stopped):
+        yield f"suspended are {sorted(stopped)}, the pools list {sorted(listed)}"
 
 
 def _arrays(world: World) -> Iterator[str]:
@@ -271,6 +296,21 @@ def _memory(world: World) -> Iterator[str]:
         yield "a node is in no pool, or in two"
 
 
+def _gauges(world: World) -> Iterator[str]:
+    """One for every pool, while the policy has a tide, and what each state changes in force."""
+    wanted = set(world.pools) if world.policy.tide is not None else set()
+    if set(world.gauges) != wanted:
+        yield f"gauges of {sorted(world.gauges)}, should be of {sorted(wanted)}"
+    states = in_tides(world.policy)
+    for pool in world.pools:
+        gauge = world.gauges.get(pool)
+        now = states.get(gauge.state, world.policy) if gauge is not None else world.policy
+        if world.policy_in(pool) != now:
+            yield f"pool {pool!r} is under another policy than its tide says"
+        if gauge is not None and min(gauge.recent, gauge.usual, gauge.started, gauge.waited) < 0:
+            yield f"pool {pool!r} counts less than nothing: {gauge}"
+
+
 def _digest(world: World) -> Iterator[str]:
     fresh = Digest()
     for kind in RECORD_KINDS:
@@ -407,7 +447,13 @@ def _counting(world: World, pool: Pool, runs: list[Run]) -> Iterator[str]:
 
 
 def _changes(world: World, pool: Pool) -> Iterator[str]:
-    changes = pool.changed or pool.fresh or pool.grown or pool.freed is None or (pool.freed and pool.lanes)
+    changes = (
+        pool.changed
+        or pool.fresh
+        or pool.grown
+        or pool.freed is None
+        or (pool.freed and (pool.lanes or pool.suspended))
+    )
     if changes and pool.name not in world.stirred:
         yield "it has changes that no cycle will look at"
     for serial, lane in pool.fresh.items():

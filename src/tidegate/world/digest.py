@@ -37,9 +37,9 @@ class Notes:
 
 
 RECORD_KINDS = (
-    "accounts", "arrays", "dependents", "environments", "excesses", "failed_on", "halting", "jobs", "keys", "last_runs",
-    "marks", "nodes", "notices", "outcomes", "parked", "promises", "reservations", "runs", "saves", "strays",
-    "suspects", "tries",
+    "accounts", "arrays", "dependents", "environments", "excesses", "failed_on", "gauges", "halting", "jobs", "keys",
+    "last_runs", "marks", "nodes", "notices", "outcomes", "parked", "pauses", "promises", "reservations", "runs",
+    "saves", "strays", "suspects", "told", "tries",
 )  # fmt: skip
 
 
@@ -52,6 +52,7 @@ class Digest:
     environments: Notes
     excesses: Notes
     failed_on: Notes
+    gauges: Notes
     halting: Notes
     jobs: Notes
     keys: Notes
@@ -61,12 +62,14 @@ class Digest:
     notices: Notes
     outcomes: Notes
     parked: Notes
+    pauses: Notes
     promises: Notes
     reservations: Notes
     runs: Notes
     saves: Notes
     strays: Notes
     suspects: Notes
+    told: Notes
     tries: Notes
 
     def __init__(self) -> None:

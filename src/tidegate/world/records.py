@@ -3,6 +3,7 @@
 from tidegate.model.base import Value
 from tidegate.model.events import Placement
 from tidegate.model.jobs import After, Amounts, Job, Outcome
+from tidegate.model.policy import Tide
 from tidegate.model.reservations import ReservationSpec
 
 Need = tuple[tuple[int, int], ...]
@@ -82,6 +83,21 @@ class HaltAsked(Value, frozen=True, gc=False):
     room_for: int = 0  # the task it makes room for
 
 
+class Pause(Value, frozen=True, gc=False):
+    """A live attempt that was suspended: it is now, or for how long it was."""
+
+    attempt: int
+    seq: int  # as in HaltAsked
+    stopped: bool  # it is suspended now
+    at: int  # since when that is so
+    before_ms: int  # how long it was suspended before
+    left_ms: int  # how long planning assumed it to run on when it was stopped
+    lent: Need  # of each chunk, while it is stopped
+    held: bool = False  # somebody has to let it go on
+    room_for: int = 0  # the task it made room for
+    by: str = ""
+
+
 class Save(Value, frozen=True, gc=False):
     """How far a running attempt that can save itself has been asked to, and has."""
 
@@ -138,6 +154,29 @@ class Reservation(Value, frozen=True, gc=False):
     operator: bool
     runs: int  # how many runs are in it,
     idle_ms: int  # and since when there are none, if there are
+
+
+class Turn(Value, frozen=True, gc=False):
+    """A turn of the tide that is over."""
+
+    at: int
+    before: Tide
+    after: Tide
+    why: str
+
+
+class Gauge(Value, frozen=True, gc=False):
+    """The tide of a pool, and what is measured there. See world.gauges."""
+
+    state: Tide
+    since: int
+    began: int  # measuring
+    at: int  # when what follows was brought up to date
+    recent: int = 0  # tasks that came, decayed by the window, with ARRIVAL_BITS bits
+    usual: int = 0  # the same by the baseline; bursts count in part only
+    started: int = 0  # tasks that started, decayed by the window, likewise,
+    waited: int = 0  # and the milliseconds they had waited
+    turns: tuple[Turn, ...] = ()  # the last, newest last
 
 
 NO_USE = Account(0, (), ())

@@ -14,16 +14,19 @@ from tidegate.model.events import Promise
 from tidegate.model.jobs import Job, Outcome, Pairs
 from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import PolicySpec
+from tidegate.world.gauges import sway
 from tidegate.world.kept import kept_rows
 from tidegate.world.pool import CLOSED, Pool
 from tidegate.world.records import (
     Account,
     ArrayState,
     Excess,
+    Gauge,
     HaltAsked,
     LastRuns,
     Notice,
     Parked,
+    Pause,
     Reservation,
     Run,
     Save,
@@ -69,6 +72,8 @@ class _Image(msgspec.Struct, kw_only=True):
     accounts: dict[str, Account] = {}
     asks: list[tuple[int, int]] = []
     looks: dict[str, int] = {}
+    pauses: dict[int, Pause] = {}
+    told: dict[int, int] = {}
     saves: dict[int, Save] = {}
     arrays: dict[int, ArrayState]
     columns: dict[str, int]
@@ -78,6 +83,7 @@ class _Image(msgspec.Struct, kw_only=True):
     environments: dict[str, Pairs]
     excesses: dict[str, Excess] = {}
     failed_on: dict[int, str]
+    gauges: dict[str, Gauge] = {}
     halting: dict[int, HaltAsked]
     jobs: dict[int, Job]
     keys: dict[str, tuple[int, int]]
@@ -131,11 +137,15 @@ def load(octets: bytes) -> World:
         world.pools[name] = _pool(world, name, pool_image)
         world.pools[name].reserved = reserved_in(world, name)
         world.pools[name].kept = kept_rows(world.policy, world.pools[name])
+    sway(world)
     for job in world.jobs.values():
         if job.id not in world.parked and can_start(world, job):
             enter_lane(world, job)
     for task in world.promises:
         world.pools[world.jobs[task >> ARRAY_BITS].pool].promised[task] = None
+    for task, pause in world.pauses.items():
+        if pause.stopped:
+            world.pools[world.runs[task].pool].suspended[task] = None
     for name, pool_image in image.pools.items():
         _settle(world.pools[name], pool_image)
     world.stirred = {name: world.pools[name] for name in image.stirred}

@@ -4,12 +4,14 @@ from bisect import insort
 from collections import deque
 
 from tidegate.model.base import ARRAY_BITS, FOREVER_MS, index_of
+from tidegate.model.events import Promise
 from tidegate.model.jobs import Job
 from tidegate.model.nodes import NodeState
 from tidegate.world import arrays
 from tidegate.world.accounts import charge
 from tidegate.world.holds import count_run
 from tidegate.world.lanes import Lane, LaneKey
+from tidegate.world.pauses import pause_over
 from tidegate.world.pool import Pool
 from tidegate.world.records import ArrayState, Parked, Run
 from tidegate.world.world import World
@@ -85,8 +87,12 @@ def _new_lane(world: World, pool: Pool, key: LaneKey, job: Job) -> None:
 
 def leave_lane(world: World, job: Job) -> None:
     """Without having been started: what was planned around it must be looked at again."""
+    _leave(world, world.lane_key(job), job)
+
+
+def _leave(world: World, key: LaneKey, job: Job) -> None:
     pool = world.pools[job.pool]
-    take_off(world, pool, pool.lanes[world.lane_key(job)], job)
+    take_off(world, pool, pool.lanes[key], job)
     pool.freed = None
 
 
@@ -103,7 +109,7 @@ def take_off(world: World, pool: Pool, lane: Lane, job: Job) -> None:
 
 
 def regroup(world: World) -> None:
-    """The policy has changed: queues may tell their users apart now, or no more."""
+    """The policy has changed: queues may tell their users apart now, or jobs may sink, or no more."""
     for pool in world.pools.values():
         regroup_pool(world, pool)
 
@@ -127,14 +133,18 @@ def _own(world: World, pool: Pool, lane: Lane) -> Lane:
 def set_array(world: World, job: Job, state: ArrayState) -> None:
     """An array stands in its lane exactly while one of its tasks may start."""
     could = can_start(world, job)
+    key = world.lane_key(job) if could and world.has_standings else None
     world.arrays[job.id] = state
     world.digest.arrays.touched.add(job.id)
     if job.id in world.parked:
         return
     can = can_start(world, job)
     if could and not can:
-        leave_lane(world, job)
+        _leave(world, key or world.lane_key(job), job)
     elif can and not could:
+        enter_lane(world, job)
+    elif key is not None and key != world.lane_key(job):  # another task is next
+        _leave(world, key, job)
         enter_lane(world, job)
     else:
         pool = world.pools[job.pool]
@@ -145,10 +155,32 @@ def set_array(world: World, job: Job, state: ArrayState) -> None:
 # -- promises and runs -------------------------------------------------------------------------------------
 
 
+def may_slip_from(world: World, task: int, start: int) -> tuple[int, int]:
+    """The start that a promise to start then may slip from because others go ahead, and by how much.
+
+    It is the best that was promised; where it became later for another reason by more than that, what it became.
+    """
+    allowed = world.jobs[task >> ARRAY_BITS].estimate_ms * world.policy.backfill.slip_percent // 100
+    told = world.told.get(task, start)
+    return (start if start > told + allowed else min(told, start)), allowed
+
+
+def promise_made(world: World, promise: Promise) -> None:
+    task = promise.task
+    if world.policy.backfill.slip_percent:
+        world.told[task] = may_slip_from(world, task, promise.start_by)[0]
+        world.digest.told.touched.add(task)
+    world.promises[task] = promise
+    world.digest.promises.touched.add(task)
+    world.pools[world.jobs[task >> ARRAY_BITS].pool].promised[task] = None
+
+
 def promise_over(world: World, pool: Pool, task: int) -> None:
     if task in pool.promised:
         del pool.promised[task], world.promises[task]
         world.digest.promises.gone(task)
+        if world.told and world.told.pop(task, None) is not None:
+            world.digest.told.gone(task)
 
 
 def end_promises(world: World, job: Job) -> None:
@@ -166,13 +198,15 @@ def vacate(world: World, run: Run, at: int) -> None:
         spec = world.jobs[run.task >> ARRAY_BITS].spec
         charge(world, spec.queue, spec.user, run.need, -sum(run.counts), at)
         for other in world.pools.values():  # a limit of its queues may have kept somebody waiting anywhere
-            if other.lanes:
+            if other.lanes or other.suspended:
                 world.stirred[other.name] = other
     if pool.closed:
         for row in run.rows:
             if pool.nodes[row].state is NodeState.DRAINING:
                 world.emptying[pool.names[row]] = None
-    if pool.lanes:  # where nothing waits the room is looked at when something comes
+    if world.pauses:
+        pause_over(world, run)
+    if pool.lanes or pool.suspended:  # where nothing waits the room is looked at when something comes
         world.stirred[pool.name] = pool
     world.launching.pop(run.task, None)
     world.digest.runs.gone(run.task)

@@ -1,10 +1,12 @@
 """The world: everything that is alive. `world.apply` is its only writer; everybody else reads."""
 
+from msgspec import to_builtins
+
 from tidegate.model.base import ARRAY_BITS, job_of
 from tidegate.model.events import Promise
 from tidegate.model.jobs import Amounts, Job, JobSpec, Outcome, Pairs, Shape
 from tidegate.model.nodes import Node
-from tidegate.model.policy import PolicySpec, Queue, Users
+from tidegate.model.policy import PolicySpec, Queue, Users, in_tides
 from tidegate.world.digest import MODULUS, RECORD_KINDS, Digest, record_hash
 from tidegate.world.kept import shape_within
 from tidegate.world.lanes import LaneKey
@@ -13,17 +15,20 @@ from tidegate.world.records import (
     Account,
     ArrayState,
     Excess,
+    Gauge,
     HaltAsked,
     LastRuns,
     Need,
     Notice,
     Parked,
+    Pause,
     Reservation,
     Run,
     Save,
     Suspect,
     Tries,
 )
+from tidegate.world.rungs import AS_SUBMITTED, Standing, goes_by_standing, standing_of
 
 OUTCOMES_KEPT = 10_000
 """So many ended jobs at least, and twice as many at most, are remembered for dependencies submitted later."""
@@ -45,6 +50,8 @@ class World:
         self.cycle = 0
         self.in_force = PolicySpec(name="none")  # `policy`
         self.has_queues = False
+        self.has_standings = False
+        self.in_tides: dict[str, PolicySpec] = {}  # `policy`, as it is in each state of a tide that changes it
         self.has_kept = False
         self.policy_version = 0
         self.next_job = 1
@@ -57,8 +64,10 @@ class World:
         self.arrays: dict[int, ArrayState] = {}
         self.tries: dict[int, Tries] = {}  # by task
         self.promises: dict[int, Promise] = {}
+        self.told: dict[int, int] = {}  # by task: the start that its promise may slip from, where it may
         self.halting: dict[int, HaltAsked] = {}
         self.saves: dict[int, Save] = {}  # by task: attempts that are asked to save themselves now and then
+        self.pauses: dict[int, Pause] = {}  # by task: attempts that are suspended, or were
         self.interrupted: tuple[tuple[int, str], ...] = ()  # (when, user): who made room lately, a minute at least
         self.writes_until = 0  # when what was asked to be saved so far should have been written
         self.strays: dict[tuple[int, int], int] = {}  # (task, attempt) -> event number
@@ -69,6 +78,7 @@ class World:
         self.accounts: dict[str, Account] = {}  # by queue, and by user below it; see world.accounts
         self.excesses: dict[str, Excess] = {}  # by queue
         self.reservations: dict[str, Reservation] = {}  # by name
+        self.gauges: dict[str, Gauge] = {}  # by pool; none while the policy has no tide
         self.environments: dict[str, Pairs] = {}  # by the name that works give them
         self.notices: dict[int, Notice] = {}  # by job
         # Who is to blame (docs/decisions/0010).
@@ -88,6 +98,7 @@ class World:
         self.emptying: dict[str, None] = {}  # draining nodes that a run has left, and changed ones that are reserved
         self.stirred: dict[str, Pool] = {}  # pools with changes since the last cycle
         self.digest = Digest()
+        self.swayed: dict[str, PolicySpec] = {}  # by pool, where the tide changes it: `policy_in`
         self.token = object()  # who may write to a lane
 
     def fork(self) -> "World":
@@ -100,6 +111,7 @@ class World:
         twin.pools = {name: pool.fork() for name, pool in self.pools.items()}
         twin.stirred = {name: twin.pools[name] for name in self.stirred}
         twin.paths = self.paths.copy()
+        twin.swayed = self.swayed.copy()
         twin.digest = self.digest.fork()
         self.token = object()
         return twin
@@ -112,10 +124,16 @@ class World:
     def policy(self, policy: PolicySpec) -> None:
         self.in_force = policy
         self.has_queues = bool(policy.queues)  # asked several times a job
+        self.has_standings = goes_by_standing(policy)
+        self.in_tides = in_tides(policy)
         self.has_kept = bool(policy.kept)
         self.shapes = {}
 
     # -- reading -----------------------------------------------------------------------------------------
+
+    def policy_in(self, pool: str) -> PolicySpec:
+        """As the tide there has it."""
+        return self.swayed.get(pool, self.in_force) if self.swayed else self.in_force
 
     def need_of(self, chunk: Amounts) -> Need | None:
         """The chunk by column; None where no node has ever had such a resource."""
@@ -144,11 +162,12 @@ class World:
         user = ""
         if self.has_queues and tells_users_apart(self.in_force.queues.get(spec.queue)):
             user = spec.user
+        standing = self.standing_of(job) if self.has_standings else AS_SUBMITTED
         if not self.reservations and not self.has_kept:
-            return (spec.queue, spec.klass, spec.shape, job.estimate_ms, user, "", 0)
+            return (spec.queue, spec.klass, spec.shape, job.estimate_ms, user, standing, "", 0)
         name = spec.reservation if spec.reservation in self.reservations else ""
         limit_ms = spec.limit_ms if self.pools[job.pool].reserved else 0
-        return (spec.queue, spec.klass, self.shape_of(spec, job.pool), job.estimate_ms, user, name, limit_ms)
+        return (spec.queue, spec.klass, self.shape_of(spec, job.pool), job.estimate_ms, user, standing, name, limit_ms)
 
     def shape_of(self, spec: JobSpec, pool: str) -> Shape:
         """As it may be placed there: what the policy keeps for other classes is left out, but within a reservation."""
@@ -162,6 +181,16 @@ class World:
             shape = self.shapes[key] = shape_within(self.in_force, pool, spec.klass, spec.shape)
         return shape
 
+    def standing_of(self, job: Job) -> Standing:
+        """Of an array that of the task whose turn is next."""
+        task = job.id << ARRAY_BITS
+        if job.spec.array is not None:
+            returned = self.arrays[job.id].returned
+            if not returned:
+                return standing_of(self.in_force, job, None)
+            task |= returned[0]
+        return standing_of(self.in_force, job, self.tries.get(task))
+
     # -- digest ------------------------------------------------------------------------------------------
 
     def read_digest(self) -> str:
@@ -174,7 +203,8 @@ class World:
         return self._with_scalars(fresh.read(self))
 
     def _with_scalars(self, records: int) -> str:
-        scalars = (self.cycle, self.policy_version, self.policy, self.next_job, self.writes_until, self.interrupted)
+        policy = to_builtins(self.policy)  # a record's header depends on how many fields it might have
+        scalars = (self.cycle, self.policy_version, policy, self.next_job, self.writes_until, self.interrupted)
         return f"{(records + record_hash('world', 0, scalars)) % MODULUS:032x}"
 
 

@@ -75,6 +75,8 @@ class Keeper:
         self.does: dict[str, Callable[[Message, int], None]] = {
             "launch": self.jobs.launch,
             "halt": self.jobs.halt,
+            "suspend": self.jobs.suspend,
+            "resume": self.jobs.resume,
             "ask": self.jobs.ask,
             "forget": lambda message, _now: self.jobs.forget(message),
             "env": lambda message, _now: self.jobs.keep_environment(message),
