@@ -89,7 +89,8 @@ def aged_first(sim: Sim, arrivals: Arrivals, bound: int) -> list[tuple[int, int]
 def ageing(chooser: Chooser, depth: int) -> PolicySpec:
     drawn = policy_of(chooser, cut=False)
     order = Order(drawn.order.by, chooser.pick((5, 12)))
-    return replace(drawn, order=order, backfill=replace(drawn.backfill, depth=depth), estimate=Estimate())
+    backfill = replace(drawn.backfill, depth=depth, slip_percent=0)
+    return replace(drawn, order=order, backfill=backfill, estimate=Estimate(), tide=None)
 
 
 def undisturbed(policy: PolicySpec) -> PolicySpec:

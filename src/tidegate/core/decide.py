@@ -294,14 +294,14 @@ class _Pass:
         if not victims:
             return
         self.placer.lift(lane, promise.start_by, self._rows(promise))
-        room = self.placer.room_between(soon, self._end(lane, soon))
-        victims = preemptor.make_room(self.pool, lane, line.job, task, room, victims)
+        rooms = self.placer.rooms_between(soon, self._end(lane, soon))
+        victims = preemptor.make_room(self.pool, lane, line.job, task, rooms, victims)
         if not victims:
             self.placer.stand(lane, promise.start_by, self._rows(promise))
             return
         self.cycle.halts += [preemptor.interrupt(victim, lane, line.job, task) for victim in victims]
         self.cycle.cut = CUT_BY_PREEMPTION
-        nodes = self._names(self.placer.chosen_when(lane, room, [victim.run for victim in victims]))
+        nodes = self._names(self.placer.chosen_when(lane, rooms, [victim.run for victim in victims]))
         self.promises[task] = Promise(task, soon, nodes, self.now + self.policy.preemption.hold_ms)
 
     def _promise(self, lane: Lane, task: int, start: int, chosen: Chosen) -> Promise:

@@ -10,16 +10,16 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from tidegate.core.feedback import HAS_AGED, HAS_SUNK, Claim, ages_at, claim_of, may_take_at
+from tidegate.core.place import Rooms
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.events import HaltRequested, JobSuspended
 from tidegate.model.jobs import Job, Outcome
 from tidegate.model.policy import SAVE_FIRST, JobClass, PolicySpec, Preempt
 from tidegate.policy.share import HELD_BITS, Branch, Shares
 from tidegate.world.accounts import leaf_of, path_of
-from tidegate.world.holds import reservation_of
 from tidegate.world.lanes import Lane
 from tidegate.world.pauses import is_suspended, lent_by, ran_since, without_pauses
-from tidegate.world.pool import Columns, Pool
+from tidegate.world.pool import Pool
 from tidegate.world.records import Run
 from tidegate.world.rungs import rung_now, sinks
 from tidegate.world.world import World
@@ -87,12 +87,12 @@ class Preemptor:
         return self._candidates(pool, lane, job, claim_of(self.world, lane, job, task, self.now))
 
     def make_room(
-        self, pool: Pool, lane: Lane, job: Job, task: int, room: Columns, victims: list[Victim]
+        self, pool: Pool, lane: Lane, job: Job, task: int, rooms: Rooms, victims: list[Victim]
     ) -> list[Victim]:
-        """Those who go, so that the job fits in `room` and what they leave; none, if that cannot be, or not yet."""
+        """Those who go, so that the job fits in `rooms` and what they leave; none, if that cannot be, or not yet."""
         allowed = self._allowed(pool)
-        chosen = by_row(pool, lane, room, victims) if not lane.shape.stack else victims
-        chosen = needed(pool, lane, room, chosen)
+        chosen = by_row(pool, lane, rooms, victims) if not lane.shape.stack else victims
+        chosen = needed(pool, lane, rooms, chosen)
         if not chosen or not self._stays_so(lane, chosen):
             return []
         if len(chosen) > allowed:  # all of them or nobody: a part would be interrupted in vain
@@ -119,10 +119,11 @@ class Preemptor:
         """The lowest level first, then the lowest rung, then those that lose least."""
         world, level, found = self.world, self._class(job).level, []
         users = Counter(user for at, user in world.interrupted if at > self.now - MINUTE_MS)
+        ends = planned_ends(pool) if pool.reserved else {}
         for run in world.runs.values():
             if run.pool != pool.name or run.task in world.halting:
                 continue
-            if pool.reserved and reservation_of(world, run) != pool.within:
+            if pool.reserved and run.task not in ends:
                 continue
             other = world.jobs[run.task >> ARRAY_BITS]
             known = self._class(other)
@@ -147,6 +148,8 @@ class Preemptor:
                 rung = self._rung(run, other) if claim is not None else 0
                 lost = 0 if suspends else self._lost(run, other)
                 leaves = replace(run, need=lent_by(world, run)) if suspends else run
+                if pool.reserved:
+                    leaves = replace(leaves, expected_end=ends[run.task])
                 found.append(Victim(known.level, rung, lost, run.task, leaves, why, rule))
                 users[other.spec.user] += 1
         found.sort(key=lambda victim: (victim.level, -victim.rung, victim.lost, -victim.run.start_ms, -victim.task))
@@ -265,39 +268,50 @@ class Preemptor:
         self.looks[pool.name] = min(at, self.looks.get(pool.name, at))
 
 
+def planned_ends(pool: Pool) -> dict[int, int]:
+    """By task, of those in this part of a pool: some are planned with their time limit."""
+    return {task: end for end in pool.end_times for task in pool.runs_at[end]}
+
+
 # -- which of them are enough ------------------------------------------------------------------------------
 
 
 class _Filling:
     """How many chunks of a shape fit, row by row, as runs are taken off."""
 
-    __slots__ = ("allowed", "need", "room", "stack", "total")
+    __slots__ = ("allowed", "need", "rooms", "stack", "total")
 
-    def __init__(self, pool: Pool, lane: Lane, room: Columns) -> None:
+    def __init__(self, pool: Pool, lane: Lane, rooms: Rooms) -> None:
         self.need, self.stack = lane.need, lane.shape.stack
-        self.room = [room[column].tolist() for column, _ in lane.need]
+        self.rooms = [(time, [room[column].tolist() for column, _ in lane.need]) for time, room in rooms]
         where = lane.shape.where
         self.allowed = pool.rows_matching(where).tolist() if where else None
         self.total = sum(map(self.chunks, range(len(pool.names))))
 
     def chunks(self, row: int) -> int:
+        """All the time."""
         if self.allowed is not None and not self.allowed[row]:
             return 0
-        fit: int = min(cells[row] // amount for cells, (_, amount) in zip(self.room, self.need, strict=True))
+        fit: int = min(
+            cells[row] // amount for _, room in self.rooms for cells, (_, amount) in zip(room, self.need, strict=True)
+        )
         return max(0, fit if self.stack else min(fit, 1))
 
     def give(self, run: Run, sign: int) -> None:
+        """From when it would have ended on its room is there anyhow, and may have been promised."""
         has = dict(run.need)
         for row, count in zip(run.rows, run.counts, strict=True):
             before = self.chunks(row)
-            for cells, (column, _) in zip(self.room, self.need, strict=True):
-                cells[row] += sign * has.get(column, 0) * count
+            for time, room in self.rooms:
+                if run.expected_end > time:
+                    for cells, (column, _) in zip(room, self.need, strict=True):
+                        cells[row] += sign * has.get(column, 0) * count
             self.total += self.chunks(row) - before
 
 
-def needed(pool: Pool, lane: Lane, room: Columns, victims: list[Victim]) -> list[Victim]:
+def needed(pool: Pool, lane: Lane, rooms: Rooms, victims: list[Victim]) -> list[Victim]:
     """The first that are enough, without those that can be spared; none where all are not enough."""
-    filling, taken = _Filling(pool, lane, room), []
+    filling, taken = _Filling(pool, lane, rooms), []
     for victim in victims:
         if filling.total >= lane.units:
             break
@@ -315,9 +329,9 @@ def needed(pool: Pool, lane: Lane, room: Columns, victims: list[Victim]) -> list
     return kept
 
 
-def by_row(pool: Pool, lane: Lane, room: Columns, victims: list[Victim]) -> list[Victim]:
+def by_row(pool: Pool, lane: Lane, rooms: Rooms, victims: list[Victim]) -> list[Victim]:
     """Those of the cheapest rows first: a gang wants whole nodes, not crumbs of many."""
-    filling = _Filling(pool, lane, room)
+    filling = _Filling(pool, lane, rooms)
     on_row: dict[int, list[Victim]] = {}
     for victim in victims:
         for row in victim.run.rows:
