@@ -79,7 +79,8 @@ def test_answers_are_what_the_document_says(client: Client) -> None:
     client.wait(done)
     bodies = {"submit": {"command": ["true"], "expected_ms": 1}, "submit_many": {"jobs": [{"command": []}]},
               "policy_diff": {"name": "easy"}, "set_policy": policy,
-              "approve": {"until_ms": int(time.time() * 1000) + HOUR_MS, "cpus": 1}}  # fmt: skip
+              "approve": {"until_ms": int(time.time() * 1000) + HOUR_MS, "cpus": 1},
+              "reserve": {"name": "mine", "lasts_ms": HOUR_MS, "cpus": 1}}  # fmt: skip
     queries = {"wait": f"?job={done},{job}_1", "jobs": "?all=1"}
     called = set()
     for path, methods in document["paths"].items():
@@ -89,7 +90,7 @@ def test_answers_are_what_the_document_says(client: Client) -> None:
             if content is None or name in NOT_ASKED:  # nothing here says that it runs, so nobody is asked
                 continue
             known = other if name == "cancel" else job
-            where = path.format(job=known, node="node3", queue="default") + queries.get(name, "")
+            where = path.format(job=known, node="node3", queue="default", reservation="mine") + queries.get(name, "")
             answer = client.ask(method.upper(), where, None if method == "get" else bodies.get(name, {}))
             assert mistakes(answer, content["application/json"]["schema"], document) == [], name
             called.add(name)

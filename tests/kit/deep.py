@@ -6,7 +6,7 @@ from typing import Any
 from tidegate.world.pool import Pool
 from tidegate.world.world import World
 
-NOT_STATE = {"digest", "has_queues", "paths", "token"}
+NOT_STATE = {"digest", "has_kept", "has_queues", "paths", "shapes", "token"}
 NOT_POOL_STATE = {"buffer", "cells", "masks", "fitting", "owned_ends", "unbooked"}
 
 

@@ -38,12 +38,14 @@ from tidegate.model.policy import (
     FitBy,
     InTide,
     JobClass,
+    Kept,
     Order,
     OrderBy,
     PolicySpec,
     Preempt,
     Preemption,
     Queue,
+    Reservations,
     Share,
     Tide,
     Tides,
@@ -92,6 +94,8 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
             chooser.pick((0, 12)), chooser.pick((0, 256)), answer_max_ms=30, at_once_max=chooser.pick((0, 1, 2))
         ),
         cycle,
+        reservations=Reservations(chooser.pick((0, 0, 12)), chooser.pick(((), (Bound("cpus", CPU),))), 40, 30),
+        kept=kept_of(chooser) if one_in(chooser, 5) else {},
         tide=tide_of(chooser) if one_in(chooser, 3) else None,
     )
     return with_feedback(chooser, policy)
@@ -114,6 +118,10 @@ def with_feedback(chooser: Chooser, spec: PolicySpec) -> PolicySpec:
     if tide is not None and order.by in BY_STANDING:  # which does not come and go with the tide
         tide = replace(tide, states={state: replace(other, order=None) for state, other in tide.states.items()})
     return replace(spec, order=order, feedback=feedback_of(chooser), tide=tide)
+
+
+def kept_of(chooser: Chooser) -> dict[str, Kept]:
+    return {"some": Kept(chooser.pick((0, 1)), chooser.pick((0, 40)), classes=("urgent",))}
 
 
 def tide_of(chooser: Chooser) -> Tides:

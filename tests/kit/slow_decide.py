@@ -9,99 +9,23 @@ from fractions import Fraction
 
 from msgspec.structs import replace
 
-from tests.kit.slow_placer import Amounts, Chosen, chunks_on, place
+from tests.kit.slow_placer import Chosen, chunks_on
+from tests.kit.slow_room import Booking, Room
 from tests.kit.slow_tree import SlowTree, since, sinks, tried
-from tidegate.model.base import ARRAY_BITS, Value
-from tidegate.model.events import JobStarted, Placement, Promise
+from tidegate.model.base import ARRAY_BITS
+from tidegate.model.events import JobStarted, Promise
 from tidegate.model.jobs import Job
-from tidegate.model.nodes import Node, NodeState
-from tidegate.model.policy import CandidateOrder, FitBy, OrderBy, PolicySpec
+from tidegate.model.nodes import Node
+from tidegate.model.policy import CandidateOrder, OrderBy, PolicySpec
 from tidegate.policy import SHARE_BITS
 from tidegate.policy.estimate import remaining
 from tidegate.world.lanes import LaneKey
+from tidegate.world.records import Reservation
 from tidegate.world.world import World
 
 FIRST_OF_ALL = -(1 << 62)
 THEN_THESE = FIRST_OF_ALL + 1
 CPU = 1000
-
-
-class Booking(Value, frozen=True, gc=False):
-    """Chunks taken from `start` up to `end`; without rows where only their number counts."""
-
-    start: int
-    end: int
-    chosen: Chosen
-    job: Job
-
-
-class Room:
-    """What is free of a pool at any time, under everything booked so far."""
-
-    def __init__(self, world: World, pool: str, now: int) -> None:
-        self.now = now
-        self.by: FitBy = world.policy_in(pool).fit.by
-        busy = {name for run in world.runs.values() for name, _ in run.nodes}
-        self.nodes: list[Node] = [  # one that is tried takes one run at a time
-            replace(node, state=NodeState.DRAINED)
-            if node.name in busy and node.name in world.suspects and world.suspects[node.name].tried
-            else node
-            for node in world.pools[pool].nodes
-        ]
-        self.counted = world.pools[pool].counted
-        self.booked: list[Booking] = []
-        for run in world.runs.values():
-            if run.pool == pool:  # one that should have ended holds on for another instant
-                end = max(run.expected_end, now + 1)
-                self.booked.append(
-                    Booking(run.start_ms, end, (run.rows, run.counts), world.jobs[run.task >> ARRAY_BITS])
-                )
-
-    def at(self, time: int) -> list[Amounts]:
-        room = [dict(node.capacity) for node in self.nodes]
-        for booking in self.booked:
-            if booking.start <= time < booking.end:
-                for row, count in zip(*booking.chosen, strict=True):
-                    for name, amount in booking.job.spec.shape.chunk:
-                        room[row][name] = room[row].get(name, 0) - amount * count
-        return room
-
-    def find(self, job: Job, start: int) -> Chosen | None:
-        """Where the job may run for its estimate, from `start` on; chunks are all that counts later on."""
-        end = start + job.estimate_ms
-        instants = [start, *(booking.start for booking in self.booked if start < booking.start < end)]
-        if not self.counted:
-            rooms = [self.at(time) for time in instants]
-            least = [
-                {name: min(room[row].get(name, 0) for room in rooms) for name, _ in node.capacity}
-                for row, node in enumerate(self.nodes)
-            ]
-            return place(self.nodes, least, job.spec.shape, self.by)
-        if min(self._chunks_at(time, job) for time in instants) < job.spec.shape.count:
-            return None
-        return place(self.nodes, self.at(start), job.spec.shape, self.by) if start == self.now else ((), ())
-
-    def _chunks_at(self, time: int, job: Job) -> int:
-        """Bookings without rows take chunks anywhere."""
-        free = sum(chunks_on(node, room, job.spec.shape) for node, room in zip(self.nodes, self.at(time), strict=True))
-        nowhere = [b.job.spec.shape.count for b in self.booked if not b.chosen[0] and b.start <= time < b.end]
-        return free - sum(nowhere)
-
-    def earliest(self, job: Job) -> tuple[int, Chosen] | None:
-        """Room grows at ends only."""
-        for time in sorted({booking.end for booking in self.booked if booking.end > self.now}):
-            chosen = self.find(job, time)
-            if chosen is not None:
-                return time, chosen
-        return None
-
-    def book(self, job: Job, start: int, chosen: Chosen) -> Booking:
-        booking = Booking(start, start + job.estimate_ms, chosen, job)
-        self.booked.append(booking)
-        return booking
-
-    def names(self, chosen: Chosen) -> Placement:
-        return tuple((self.nodes[row].name, count) for row, count in zip(*chosen, strict=True))
 
 
 def slow_decide(world: World, now: int) -> tuple[list[JobStarted], dict[int, Promise]]:
@@ -115,20 +39,28 @@ def slow_decide(world: World, now: int) -> tuple[list[JobStarted], dict[int, Pro
         heads = [job for pool in world.pools for job in first_of_lanes(world, pool)]
         tree.keep_for_aged([job for job in heads if has_aged(world, job, now)])
     for name in sorted(world.stirred):
-        one = _Slow(world, name, now, tree)
-        one.run()
-        starts += one.starts
-        promises |= one.promises
+        inside = [one for one in world.pools[name].reserved if _is_open(world.reservations[one], now)]
+        for within in (*inside, ""):
+            one = _Slow(world, name, now, tree, within)
+            one.run()
+            starts += one.starts
+            promises |= one.promises
     return starts, promises
 
 
+def _is_open(known: Reservation, now: int) -> bool:
+    spec = known.spec
+    return spec.start_ms <= now < spec.end_ms and bool(spec.users or spec.queues)
+
+
 class _Slow:
-    def __init__(self, world: World, pool: str, now: int, tree: SlowTree) -> None:
+    def __init__(self, world: World, pool: str, now: int, tree: SlowTree, within: str) -> None:
         self.world, self.pool, self.now = world, pool, now
+        self.within = within
         self.tree = tree
         self.passed_by: set[LaneKey] = set()  # no room under the limits of their queues
         self.policy = world.policy_in(pool)
-        self.room = Room(world, pool, now)
+        self.room = Room(world, pool, now, within)
         self.starts: list[JobStarted] = []
         self.promises: dict[int, Promise] = {}
         self.standing: dict[int, Booking] = {}
@@ -138,8 +70,9 @@ class _Slow:
 
     def run(self) -> None:
         depth = self.policy.backfill.depth
-        self.jobs = {job.id: job for job, _ in waiting(self.world, self.pool)}.values()
-        tasks = sorted(waiting(self.world, self.pool), key=lambda found: self._turn(found[0]))
+        mine = [found for found in waiting(self.world, self.pool) if self._stands_here(found[0])]
+        self.jobs = {job.id: job for job, _ in mine}.values()
+        tasks = sorted(mine, key=lambda found: self._turn(found[0]))
         self._stand({task: job for job, task in tasks}, all_of_them=depth > 1)
         begun = self._start_held({task: job for job, task in tasks})
         tasks = [found for found in tasks if found[1] not in begun]
@@ -190,6 +123,10 @@ class _Slow:
             if job.id not in self.passed and self.tree.has_room(job, aged=False):
                 self._start(job, task, length(job))
 
+    def _stands_here(self, job: Job) -> bool:
+        said = job.spec.reservation
+        return (said if said in self.world.reservations else "") == self.within
+
     def _stand(self, waits: dict[int, Job], *, all_of_them: bool) -> None:
         """Promises made before keep their room while they can, the earliest first; or those only that are held."""
         kept = [promise for promise in self._handed_on(waits) if all_of_them or promise.held_until > self.now]
@@ -235,11 +172,13 @@ class _Slow:
             yield from (replace(promise, task=task) for promise, task in zip(mine, tasks, strict=False))
 
     def _still_free(self, job: Job, start: int, chosen: Chosen) -> bool:
-        shape, end = job.spec.shape, start + job.estimate_ms
+        shape, end = job.spec.shape, self.room.until(job, start)
+        if self.within and end > self.room.windows[0]:
+            return False
         for time in (start, *(b.start for b in self.room.booked if start < b.start < end)):
             room = self.room.at(time)
             for row, count in zip(*chosen, strict=True):
-                if chunks_on(self.room.nodes[row], room[row], shape) < count:
+                if chunks_on(self.room.nodes_for(job)[row], room[row], shape) < count:
                     return False
         return True
 
@@ -252,7 +191,7 @@ class _Slow:
         self.tree.hold(job)
         known = self.world.tries.get(task)
         attempt = known.attempt + 1 if known else 1
-        end = self.now + job.estimate_ms
+        end = self.room.until(job, self.now)
         backfilled = bool(self.promises)
         self.starts.append(JobStarted(self.now, task, attempt, end, self.room.names(chosen), backfilled))
         return True
@@ -270,7 +209,7 @@ class _Slow:
     def _let_slip(self, promise: Promise) -> None:
         """The others may delay it up to a part of its run time, from the best that it was promised."""
         booking = self.booked[promise.task]
-        job, start = booking.job, promise.start_by
+        job, start = self.world.jobs[promise.task >> ARRAY_BITS], promise.start_by
         allowed = job.estimate_ms * self.policy.backfill.slip_percent // 100
         told = self.world.told.get(promise.task, start)
         latest = allowed + (start if start > told + allowed else min(told, start))
@@ -342,7 +281,7 @@ class _Slow:
         """May what was promised be put off by what is likely to end in time?"""
         after = self.policy.backfill.firm_after_ms
         waited = [self.now - self.world.jobs[task >> ARRAY_BITS].submit_ms for task in self.promises]
-        return bool(waited) and max(waited) < after and not self.held
+        return bool(waited) and max(waited) < after and not self.held and not self.room.windows
 
 
 def _asked(job: Job) -> int:

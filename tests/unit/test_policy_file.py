@@ -21,23 +21,24 @@ from tidegate.model.policy import (
     Hours,
     InTide,
     JobClass,
+    Kept,
     Order,
     OrderBy,
     PolicySpec,
     Preempt,
     Preemption,
     Queue,
+    Reservations,
     Rule,
     Share,
     Tides,
     Users,
 )
-from tidegate.wire import policy_fields, yaml_text
+from tidegate.wire import yaml_text
 from tidegate.wire.policy_file import (
     BOUND_MS,
     PolicyError,
     builtin_names,
-    describe,
     dump_policy,
     inspect_policy,
     load_builtin,
@@ -65,6 +66,9 @@ share: {half_life: 7d}
 preemption: {level_gap: 0, min_run: 1m}
 checkpoints: {every: 10m, write_mib_s: 200, at_once_max: 4}
 cycle: {starts_max: 1_000}
+reservations: {unused_grace: 15m, user_hours: {gpus: 32}, user_ahead: 3h, user_lasts_max: 1h, why: grace}
+kept:
+  incidents: {nodes: 2, percent: 5, pool: main, classes: critical}
 admission:
   large: {at_least: {gpus: 8, nodes: 2}, closed: [mon-fri 08:00-18:00], utc_offset: -1h, why: by night}
   tagged: {needs_tags: project, queues: [lab], unless_classes: ["no"], classes: critical, time_from: 1h, tides: surge}
@@ -120,6 +124,8 @@ def test_every_entry_is_read():
         Preemption(0, min_run_ms=60_000),
         Checkpoints(600_000, 200, at_once_max=4),
         Cycle(1000),
+        Reservations(900_000, (Bound("gpus", 32_000),), 3 * HOUR_MS, HOUR_MS, "grace"),
+        {"incidents": Kept(2, 5, "main", ("critical",))},
         {
             "large": Rule(
                 (Bound("gpus", 8000), Bound("nodes", 2)),
@@ -472,24 +478,3 @@ def test_a_policy_that_is_not_there_is_refused(name: str, cure: str):
         read_policy(name)
     assert cure in caught.value.errors[0].cure
     assert caught.value.errors[0].line == 0
-
-
-# -- the table of fields -------------------------------------------------------------------------------
-
-
-def test_every_field_is_described():
-    rows = {row.path: row for row in describe()}
-    assert [row for row in rows.values() if not row.description] == []
-    assert rows["name"].default == "required"
-    assert rows["order.ageing_bound"].type == "duration"
-    assert rows["backfill.depth"].type == "whole number from 0 or all or none"
-    assert rows["estimate.from"].type == "one of limit, last-two"
-    assert rows["classes.<name>.head_start"].default == "0s"
-
-
-def test_the_tables_of_exceptions_name_fields_that_exist():
-    records = {PolicySpec, Order, Backfill, Fit, Estimate, JobClass, Queue, Share, Preemption, Checkpoints, Cycle}
-    fields = {(record.__name__, name) for record in records for name in record.__struct_fields__}
-    tables = {*policy_fields.RENAMED, *policy_fields.WORDS, *policy_fields.MAIN.items()}
-    tables |= {(record, name) for record, _, name in (key.partition(".") for key in policy_fields.TEXTS) if name}
-    assert tables <= fields

@@ -103,6 +103,15 @@ class Ranking:
         return aged
 
 
+def ranked(world: World, policy: PolicySpec, pool: Pool, now: int) -> Ranking:
+    """All lanes of the pool in order as of now."""
+    parted = bool(policy.queues) or any(known.level for known in policy.classes.values())
+    ranking = Ranking(policy, pool.capacity, moves_with_time(policy), {} if parted else None)
+    for lane in pool.lanes.values():
+        ranking.update(world, pool, lane, now)
+    return ranking
+
+
 def leaf_key(policy: PolicySpec, ranking: Ranking, lane: Lane, turn: int) -> LeafKey:
     """Where a job of the lane with such a rank has its turn."""
     names = ranking.leaf_names
@@ -159,11 +168,7 @@ class Memo:
         """The lanes in order as of now, and whether the order of what waited before is unchanged."""
         ranking = self.rankings.get(pool.name)
         if ranking is None or ranking.capacity is not pool.capacity or ranking.policy is not policy or ranking.moves:
-            parted = bool(policy.queues) or any(known.level for known in policy.classes.values())
-            moves = moves_with_time(policy)
-            ranking = self.rankings[pool.name] = Ranking(policy, pool.capacity, moves, {} if parted else None)
-            for lane in pool.lanes.values():
-                ranking.update(world, pool, lane, now)
+            ranking = self.rankings[pool.name] = ranked(world, policy, pool, now)
             return ranking, False
         unchanged = True
         for lane in pool.changed.values():

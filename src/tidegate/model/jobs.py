@@ -167,6 +167,7 @@ class JobSpec(Value, frozen=True, gc=False, omit_defaults=True, rename={"klass":
     checkpoint: Checkpoint | None = None
     starts_over: bool = False  # it cannot save itself, and says that it may be ended and begun anew all the same
     tags: Pairs = ()
+    reservation: str = ""  # runs on what is kept there, and while it is
     work: Work | None = None  # None: nothing that could run, as in a replay
 
 

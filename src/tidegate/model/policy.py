@@ -366,6 +366,38 @@ class Checkpoints(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit
     why: str = ""
 
 
+class Reservations(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """What users may reserve by themselves, and when a reservation is given back."""
+
+    unused_grace_ms: Annotated[
+        int, Meta(ge=0, description="one that nothing runs in for so long is given back; 0: it is kept to its end")
+    ] = 0
+    user_hours: Annotated[
+        Bounds,
+        Meta(
+            description="resource-hours that all reservations of one user may hold, whatever is still to come of them; "
+            "none: only operators reserve"
+        ),
+    ] = ()
+    user_ahead_ms: Annotated[int, Meta(ge=1, description="how far ahead one that a user makes may begin")] = (
+        7 * 24 * HOUR_MS
+    )
+    user_lasts_max_ms: Annotated[int, Meta(ge=1, description="how long one that a user makes may last")] = 24 * HOUR_MS
+    why: str = ""
+
+
+class Kept(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """Nodes of a pool that only jobs of some classes may use, at any time."""
+
+    nodes: Annotated[int, Meta(ge=0, description="so many nodes, the last of the pool that take work")] = 0
+    percent: Annotated[
+        int, Meta(ge=0, le=100, description="or so much of the pool's nodes, rounded up; the larger of the two counts")
+    ] = 0
+    pool: Annotated[str, Meta(description="of this pool; none: of each")] = ""
+    classes: Annotated[tuple[str, ...], Meta(description="jobs of these classes may use them; none: nobody may")] = ()
+    why: str = ""
+
+
 class Cycle(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """Where one pass stops, in counts; the next pass goes on from there."""
 
@@ -438,6 +470,8 @@ class PolicySpec(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_
     preemption: Preemption = Preemption()
     checkpoints: Checkpoints = Checkpoints()
     cycle: Cycle = Cycle()
+    reservations: Reservations = Reservations()
+    kept: dict[str, Kept] = msgspec.field(default_factory=dict)
     admission: dict[str, Rule] = msgspec.field(default_factory=dict)
     tide: Tides | None = None
     feedback: Feedback = Feedback()

@@ -28,6 +28,12 @@ def hints(spec: PolicySpec) -> Iterator[Hint]:
     yield from _classes(spec)
     yield from _queues(spec)
     yield from _admission(spec)
+    for name, kept in spec.kept.items():
+        if not kept.classes:
+            yield Hint(f"kept.{name}", "nobody may use what it keeps", "list the classes that may")
+        for klass in kept.classes:
+            if klass not in spec.classes:
+                yield Hint(f"kept.{name}", f"class {klass!r} is not listed under classes", "list it, or mend the name")
     yield from _tides(spec)
     steps = spec.estimate.raise_steps_ms
     if any(step <= 0 for step in steps[:1]) or any(b <= a for a, b in pairwise(steps)):

@@ -38,8 +38,8 @@ class Notes:
 
 RECORD_KINDS = (
     "accounts", "alike", "arrays", "dependents", "environments", "excesses", "failed_on", "gauges", "halting", "jobs",
-    "keys", "last_runs", "marks", "nodes", "notices", "outcomes", "parked", "pauses", "promises", "runs", "saves",
-    "strays", "suspects", "told", "tries",
+    "keys", "last_runs", "marks", "nodes", "notices", "outcomes", "parked", "pauses", "promises", "reservations",
+    "runs", "saves", "strays", "suspects", "told", "tries",
 )  # fmt: skip
 
 
@@ -65,6 +65,7 @@ class Digest:
     parked: Notes
     pauses: Notes
     promises: Notes
+    reservations: Notes
     runs: Notes
     saves: Notes
     strays: Notes

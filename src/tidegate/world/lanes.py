@@ -9,8 +9,9 @@ from tidegate.model.jobs import Job, Shape
 from tidegate.world.records import Alike, Need
 from tidegate.world.rungs import Standing
 
-LaneKey = tuple[str, str, Shape, int, str, Standing]
-"""(queue, class, shape, estimate, user, standing); no user where they stand together. `World.lane_key` makes it."""
+LaneKey = tuple[str, str, Shape, int, str, Standing, str, int]
+"""(queue, class, shape, estimate, user, standing, reservation, limit); no user where they stand together, and neither
+reservation nor limit where the pool has no reservation. `World.lane_key` makes it."""
 
 
 def alike_key(job: Job) -> Alike:
@@ -76,6 +77,14 @@ class Lane:
     @property
     def kin(self) -> Alike:
         return (self.key[4], self.units, 0)
+
+    @property
+    def reservation(self) -> str:
+        return self.key[6]
+
+    @property
+    def limit_ms(self) -> int:
+        return self.key[7]
 
     def copy_for(self, owner: object) -> "Lane":
         return Lane(self.serial, self.key, self.need, owner, self.jobs.copy())

@@ -4,6 +4,7 @@ from tidegate.model.base import Value
 from tidegate.model.events import Placement
 from tidegate.model.jobs import After, Amounts, Job, Outcome
 from tidegate.model.policy import Tide
+from tidegate.model.reservations import ReservationSpec
 
 Need = tuple[tuple[int, int], ...]
 """(column, amount) of one chunk, zero amounts left out."""
@@ -142,6 +143,17 @@ class Excess(Value, frozen=True, gc=False):
     until: int
     by: str
     note: str
+
+
+class Reservation(Value, frozen=True, gc=False):
+    """One that is to come, or is under way."""
+
+    spec: ReservationSpec
+    pool: str
+    nodes: Placement  # where it is, with the chunks on each
+    operator: bool
+    runs: int  # how many runs are in it,
+    idle_ms: int  # and since when there are none, if there are
 
 
 class Turn(Value, frozen=True, gc=False):

@@ -9,6 +9,7 @@ from tidegate.model.jobs import Job
 from tidegate.model.nodes import NodeState
 from tidegate.world import arrays
 from tidegate.world.accounts import charge
+from tidegate.world.holds import count_run
 from tidegate.world.lanes import Lane, LaneKey, alike_key
 from tidegate.world.pauses import pause_over
 from tidegate.world.pool import Pool
@@ -116,13 +117,15 @@ def take_off(world: World, pool: Pool, lane: Lane, job: Job) -> None:
 def regroup(world: World) -> None:
     """The policy has changed: queues may tell their users apart now, or jobs may sink, or no more."""
     for pool in world.pools.values():
-        moved = [lane for key, lane in pool.lanes.items() if any(key != world.lane_key(job) for job in lane.jobs)]
-        for lane in moved:
-            jobs = list(lane.jobs)
-            for job in jobs:
-                take_off(world, pool, pool.lanes[lane.key], job)
-            for job in jobs:
-                enter_lane(world, job)
+        regroup_pool(world, pool)
+
+
+def regroup_pool(world: World, pool: Pool) -> None:
+    moved = [(key, job) for key, lane in pool.lanes.items() for job in lane.jobs if key != world.lane_key(job)]
+    for key, job in moved:
+        take_off(world, pool, pool.lanes[key], job)
+    for _, job in moved:
+        enter_lane(world, job)
 
 
 def _own(world: World, pool: Pool, lane: Lane) -> Lane:
@@ -195,6 +198,8 @@ def end_promises(world: World, job: Job) -> None:
 def vacate(world: World, run: Run, at: int) -> None:
     pool = world.pools[run.pool]
     pool.vacate(run)
+    if pool.reserved:
+        count_run(world, run, -1, at)
     if world.has_queues:
         spec = world.jobs[run.task >> ARRAY_BITS].spec
         charge(world, spec.queue, spec.user, run.need, -sum(run.counts), at)
