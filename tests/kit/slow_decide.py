@@ -279,9 +279,12 @@ class _Slow:
 
     def _soft(self) -> bool:
         """May what was promised be put off by what is likely to end in time?"""
-        after = self.policy.backfill.firm_after_ms
-        waited = [self.now - self.world.jobs[task >> ARRAY_BITS].submit_ms for task in self.promises]
-        return bool(waited) and max(waited) < after and not self.held and not self.room.windows
+        after, jobs = (
+            self.policy.backfill.firm_after_ms,
+            [self.world.jobs[task >> ARRAY_BITS] for task in self.promises],
+        )
+        firm = [self.now - job.submit_ms >= min(after, bound_of(self.policy, job) or after) for job in jobs]
+        return bool(firm) and not any(firm) and not self.held and not self.room.windows
 
 
 def _asked(job: Job) -> int:
@@ -318,11 +321,16 @@ def first_of_lanes(world: World, pool: str) -> Iterator[Job]:
 
 def has_aged(world: World, job: Job, now: int) -> bool:
     policy = world.policy_in(job.pool)
+    bound = bound_of(policy, job)
+    return bound > 0 and now - since(world, job) >= bound
+
+
+def bound_of(policy: PolicySpec, job: Job) -> int:
+    """Past which it goes first; 0: never."""
     if sinks(policy, job):
-        return now - since(world, job) >= policy.feedback.ageing_bound_ms
+        return policy.feedback.ageing_bound_ms
     known = policy.classes.get(job.spec.klass)
-    bound = known.ageing_bound_ms if known and known.ageing_bound_ms else policy.order.ageing_bound_ms
-    return bound > 0 and now - job.submit_ms >= bound
+    return known.ageing_bound_ms if known and known.ageing_bound_ms else policy.order.ageing_bound_ms
 
 
 def gpus(policy: PolicySpec, job: Job) -> int:

@@ -90,7 +90,8 @@ def ageing(chooser: Chooser, depth: int) -> PolicySpec:
     drawn = policy_of(chooser, cut=False)
     order = Order(drawn.order.by, chooser.pick((5, 12)))
     backfill = replace(drawn.backfill, depth=depth, slip_percent=0)
-    return replace(drawn, order=order, backfill=backfill, estimate=Estimate(), tide=None)
+    classes = {name: replace(known, ageing_bound_ms=0) for name, known in drawn.classes.items()}
+    return replace(drawn, order=order, backfill=backfill, estimate=Estimate(), classes=classes, tide=None)
 
 
 def undisturbed(policy: PolicySpec) -> PolicySpec:

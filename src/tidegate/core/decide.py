@@ -323,9 +323,14 @@ class _Pass:
 
     def _firm_from(self) -> int:
         """From when on one of the promises is firm. FOREVER_MS: one is already, or there is none."""
-        jobs, after = self.world.jobs, self.policy.backfill.firm_after_ms
-        oldest = min([jobs[task >> ARRAY_BITS].submit_ms for task in self.promises], default=-after)
-        return oldest + after if self.now < oldest + after and not self.held else FOREVER_MS
+        firm = min([self._firm_at(task) for task in self.promises], default=0)
+        return firm if self.now < firm and not self.held else FOREVER_MS
+
+    def _firm_at(self, task: int) -> int:
+        """When its job has waited long enough, or is past the ageing bound."""
+        job, after = self.world.jobs[task >> ARRAY_BITS], self.policy.backfill.firm_after_ms
+        bound = ageing_bound(self.policy, self.pool.lanes[self.world.lane_key(job)])
+        return job.submit_ms + (min(after, bound) if bound else after)
 
     def candidates(self, *, soft: bool) -> tuple[int, ...]:
         """Starts what fits beside the promises. If it is cut: the lanes that have not been refused.

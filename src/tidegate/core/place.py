@@ -155,13 +155,15 @@ class CountedPlacer:
     def rooms_between(self, start: int, end: int) -> Rooms:
         draft = self.draft
         draft.lay_out()
-        times, free = draft.times, draft.free
+        times, free, ended = draft.times, draft.free, self.pool.units_at
         first = bisect_right(times, start) - 1
-        less = [at for at in range(first + 1, bisect_left(times, end)) if free[at] < free[at - 1]]
-        return [
-            (start, self._room_at(start, free[first])),
-            *((times[at], self._room_at(times[at], free[at])) for at in less),
-        ]
+        rooms = [(start, self._room_at(start, free[first]))]
+        rooms.extend(
+            (times[at], self._room_at(times[at], free[at]))
+            for at in range(first + 1, bisect_left(times, end))
+            if free[at] < free[at - 1] + ended.get(times[at], 0)  # a promise takes some of what an end leaves
+        )
+        return rooms
 
     def _room_at(self, time: int, units: int) -> Columns:
         """Promises have no nodes here: as many chunks as they take are taken off the first rows."""
