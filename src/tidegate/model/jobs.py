@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 from tidegate.model.base import FOREVER_MS, Value
+from tidegate.model.slurm import Slurm
 
 CPUS = "cpus"
 MEMORY = "memory"
@@ -132,6 +133,7 @@ class Work(Value, frozen=True, gc=False, omit_defaults=True):
     umask: int = 0o022
     grace_ms: int = 30_000  # between being asked to end and being ended
     notify: str = ""  # a shell command that is run when the job has ended
+    slurm: Slurm | None = None  # None: it did not come by Slurm's commands
 
 
 class Used(Value, frozen=True, gc=False, omit_defaults=True):

@@ -489,6 +489,8 @@ ROUTES = (
           "The events as they happen (server-sent events, each an EventBody); `Last-Event-ID` goes on from there. "
           "A comment at least every 15 s says that the server lives.",
           (("after", "from this event number on; left out: from now on"),)),
+    Route("slurm", "POST", "/v1/slurm/{command}", None, None,
+          "What one of Slurm's commands says, for the clients that `tide slurm install` writes; docs/slurm.md."),
     Route("status", "GET", "/v1/status", None, StatusBody, "How the server is."),
     Route("stop", "POST", "/v1/stop", StopBody, DoneBody, "Stops the server. What runs, runs on."),
     Route("openapi", "GET", "/v1/openapi.json", None, None, "This interface, as an OpenAPI document."),

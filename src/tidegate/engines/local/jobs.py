@@ -9,6 +9,7 @@ from tidegate.engines.local.cgroups import Cgroups, Place
 from tidegate.engines.local.poll import Poll, clock_ms
 from tidegate.engines.local.records import End, Key, Records
 from tidegate.engines.local.saving import Saving
+from tidegate.engines.local.signals import send_to
 from tidegate.engines.local.spawn import BadOrderError, Entries
 from tidegate.engines.local.starts import KILL, Process, Say, Starts
 
@@ -127,6 +128,11 @@ class Jobs:
         if run is not None and run.saving is not None:
             run.saving.ask(int(message["number"]), now)
 
+    def signal(self, message: Message) -> None:
+        run = self.live.get((int(message["task"]), int(message["attempt"])))
+        if run is not None and run.pid:
+            send_to(message["to"], run.pid, run.processes, int(message["signal"]))
+
     def forget(self, message: Message) -> None:
         """The server has these ends in its journal."""
         for task, attempt in message["attempts"]:
@@ -220,7 +226,7 @@ class Run(Process):
 
     __slots__ = (
         "end", "entries", "gpus", "grace_ms", "jobs", "key", "kill_at", "leaving_since", "limit_ms", "ordered",
-        "outcome", "place", "saves_first", "saving", "stuck", "told",
+        "outcome", "place", "saves_first", "saving", "stuck", "told", "warn",
     )  # fmt: skip
 
     def __init__(self, jobs: Jobs, key: Key, message: Message, now: int) -> None:
@@ -233,6 +239,7 @@ class Run(Process):
         self.ordered = now
         self.limit_ms: int = message["limit_ms"]
         self.grace_ms: int = message["grace_ms"]
+        self.warn: tuple[int, int, str] | None = message.get("warn")  # signal, how long before the limit, to whom
         self.outcome = ""  # decided here, not by how the process ended
         self.kill_at: int | None = None
         self.saves_first = False  # before it is told to end
@@ -247,6 +254,8 @@ class Run(Process):
     def started(self, now: int) -> None:
         if self.limit_ms:
             self.jobs.poll.at(self.ordered + self.limit_ms, self._limit, self)
+            if self.warn is not None:
+                self.jobs.poll.at(max(now, self.ordered + self.limit_ms - self.warn[1]), self._warn, self)
         if self.saving is not None:
             self.saving.started(self.pid, now)
         self.tell_launched(now)
@@ -267,6 +276,10 @@ class Run(Process):
         return self.jobs.records.claimant(self.key)
 
     # -- being ended -------------------------------------------------------------------------------------
+
+    def _warn(self, _now: int) -> None:
+        if self.warn is not None and self.leaving_since is None:
+            send_to(self.warn[2], self.pid, self.processes, self.warn[0])
 
     def _limit(self, now: int) -> None:
         self.ask(TIMED_OUT, self.grace_ms, now, save=True)
@@ -307,7 +320,7 @@ class Run(Process):
         if self.kill_at is not None and self.kill_at <= now:
             self._kill(now)
             return
-        pids = self._processes()
+        pids = self.processes()
         trees.send(pids, TERM)
         trees.send(pids, CONT)  # one that is stopped hears nothing else
 
@@ -322,13 +335,13 @@ class Run(Process):
             return
         killed: set[int] = set()
         for _ in range(ROUNDS_MAX):
-            fresh = set(self._processes()) - killed
+            fresh = set(self.processes()) - killed
             if not fresh:
                 return
             killed |= fresh
             trees.send(fresh, KILL)
 
-    def _processes(self) -> list[int]:
+    def processes(self) -> list[int]:
         if self.place is not None:
             inside = self.jobs.cgroups.processes(self.place)
             return inside if self.leaving_since is not None or self.pid in inside else [self.pid, *inside]
@@ -379,7 +392,7 @@ class Run(Process):
     def _somebody_left(self) -> bool:
         if self.place is not None:
             return bool(self.jobs.cgroups.processes(self.place))
-        return self.jobs.strangers() != [] and bool(self._processes())
+        return self.jobs.strangers() != [] and bool(self.processes())
 
     def _judge(self) -> None:
         """What the limits have to say about how it ended."""

@@ -76,6 +76,7 @@ class Keeper:
             "launch": self.jobs.launch,
             "halt": self.jobs.halt,
             "ask": self.jobs.ask,
+            "signal": lambda message, _now: self.jobs.signal(message),
             "forget": lambda message, _now: self.jobs.forget(message),
             "env": lambda message, _now: self.jobs.keep_environment(message),
             "notify": self.notices.ask,
