@@ -167,6 +167,7 @@ class JobSpec(Value, frozen=True, gc=False, omit_defaults=True, rename={"klass":
     losses_max: int = 3  # lost attempts that are tried again
     retry: Retry = NO_RETRY
     checkpoint: Checkpoint | None = None
+    own_fault: bool = False  # that it fails is its own affair: no node is blamed for it
     starts_over: bool = False  # it cannot save itself, and says that it may be ended and begun anew all the same
     tags: Pairs = ()
     work: Work | None = None  # None: nothing that could run, as in a replay

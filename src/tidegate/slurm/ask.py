@@ -100,7 +100,9 @@ class Asking:
             raise refuse(wish, "Unspecified error", f"{mistake.refused.what}; {mistake.refused.cure}") from None
         work = submit.spec.work
         assert work is not None, "there is something to run"
-        spec = replace(submit.spec, shape=self.shape(pool), work=replace(work, slurm=self.said(path)))
+        spec = replace(
+            submit.spec, shape=self.shape(pool), own_fault=True, work=replace(work, slurm=self.said(path))
+        )  # fmt: skip
         return replace(submit, spec=spec)
 
     def said(self, path: str) -> Slurm:
