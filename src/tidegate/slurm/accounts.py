@@ -107,8 +107,8 @@ def entries(desk: Desk, entity: str, conditions: dict[str, str], *, with_account
         return [{"cluster": CLUSTER, "controlhost": "127.0.0.1", "controlport": "0", "rpc": "9728", "share": "1",
                  "qos": qos}]  # fmt: skip
     if entity == "account":
-        names = dict.fromkeys(name for user in users_of(desk, conditions) for name in accounts_of(desk, user))
-        return [{"account": name, "descr": name, "description": name, "org": name} for name in names]
+        accounts = dict.fromkeys(name for user in users_of(desk, conditions) for name in accounts_of(desk, user))
+        return [{"account": name, "descr": name, "description": name, "org": name} for name in accounts]
     rows = []
     for user in users_of(desk, conditions):
         row = {"cluster": CLUSTER, "user": user, "defacct": user, "defaultaccount": user, "admin": "None",
@@ -151,9 +151,9 @@ def sshare(desk: Desk, call: Call) -> None:
     users = [call.peer.user] if "Users" in told or not told.get("users") else words(told["users"])
     rows = [{"account": "root", "rawusage": "0", "normshares": "1.000000", "effectvusage": "0.000000"}]
     for user in users:
-        for account in accounts_of(desk, user):
-            rows.append({"account": account, "user": user, "rawshares": "1", "normshares": "0.500000",
-                         "rawusage": "0", "effectvusage": "0.000000", "fairshare": "1.000000"})  # fmt: skip
+        plain = {"user": user, "rawshares": "1", "normshares": "0.500000", "rawusage": "0",
+                 "effectvusage": "0.000000", "fairshare": "1.000000"}  # fmt: skip
+        rows += [{"account": account, **plain} for account in accounts_of(desk, user)]
     call.answer(table(rows, columns, told))
 
 

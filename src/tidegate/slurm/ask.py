@@ -232,7 +232,7 @@ class Asking:
         text = self.wish.text("dependency")
         if not text or text == "(null)":
             return []
-        found: dict[AfterBody, None] | list[AfterBody] = []
+        found: list[AfterBody] = []
         for after in self.each_dependency(text):
             if after not in found:
                 found.append(after)

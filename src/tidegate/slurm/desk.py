@@ -26,6 +26,7 @@ from tidegate.world.world import World
 WAIT_S = 20.0
 KIND = b"application/octet-stream"
 ARGUMENTS_MAX = 100_000
+HEAD_WORDS = 3
 FED, MADE = 1, 2
 """What a client has done for this call: read the input, made directories."""
 VERSION = "slurm-wlm 22.05.8"
@@ -84,22 +85,16 @@ def encoded(text: str) -> bytes:
 def read_call(name: str, request: Request, now: int) -> Call:
     """RefusedError for what no client of ours has sent."""
     head, _, rest = request.body.partition(b"\n")
-    try:
-        argc, envc, fed = [int(word) for word in head.split()]
-        if not 0 <= argc + envc <= ARGUMENTS_MAX:
-            raise ValueError("too many")
-        parts = rest.split(b"\0", argc + envc + 5)
-        if len(parts) != argc + envc + 6:
-            raise ValueError("too few")
-    except ValueError:
-        raise RefusedError(
-            400, "that is no call of a Slurm command", "use the commands of `tide slurm install`"
-        ) from None
+    numbers = [int(word) if word.isdigit() else ARGUMENTS_MAX for word in head.split()[:HEAD_WORDS]]
+    argc, envc, fed = numbers if len(numbers) == HEAD_WORDS else (ARGUMENTS_MAX, 0, 0)
+    parts = rest.split(b"\0", argc + envc + 5) if argc + envc < ARGUMENTS_MAX else []
+    if len(parts) != argc + envc + 6:
+        raise RefusedError(400, "that is no call of a Slurm command", "use the commands of `tide slurm install`")
     cwd, umask, host, key, place = [part.decode("utf-8", "replace") for part in parts[:5]]
     words = [part.decode("utf-8", "replace") for part in parts[5 : 5 + argc]]
     env = {}
     for pair in parts[5 + argc : -1]:
-        variable, equals, value = pair.partition(b"=")
+        variable, _, value = pair.partition(b"=")
         try:
             env[variable.decode()] = value.decode()
         except UnicodeDecodeError:

@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tidegate.model.base import ARRAY_BITS
-from tidegate.model.jobs import FOREVER_MS, Job
+from tidegate.model.base import ARRAY_BITS, FOREVER_MS
+from tidegate.model.jobs import Job
 from tidegate.slurm.views import SHORT, View, reason_of
 from tidegate.slurm.words import UNLIMITED, gid_of, lasting, moment, uid_of
 from tidegate.wire.slurm import CLUSTER, fill

@@ -168,7 +168,8 @@ def accounted_step(view: View, row: Row, now: int) -> dict[str, Any]:
     return {
         "time": times(row, now), "exit_code": code_of(row),
         "nodes": {"count": row.node_count, "range": row.nodes, "list": []}, "tasks": {"count": row.tasks},
-        "pid": None, "state": row.state.partition(" ")[0], "step": {"job_id": view.raw, "id": row.step[1:], "name": row.name},
+        "pid": None, "state": row.state.partition(" ")[0],
+        "step": {"job_id": view.raw, "id": row.step[1:], "name": row.name},
         "statistics": {"CPU": {"actual_frequency": 0}, "energy": {"consumed": 0}},
         "task": {"distribution": "Unknown"},
     }  # fmt: skip

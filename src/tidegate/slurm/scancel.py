@@ -154,9 +154,11 @@ def chosen_targets(desk: Desk, call: Call, told: dict[str, str]) -> list[Target]
         if "state" not in told and "nodelist" not in told:
             found.append(Target(job.id))
             continue
-        for view in live(desk.world, [job]):
-            if fits(view, told):
-                found.append(Target(job.id, view.indices or ((view.index,) if view.index is not None else ())))
+        found += [
+            Target(job.id, view.indices or (() if view.index is None else (view.index,)))
+            for view in live(desk.world, [job])
+            if fits(view, told)
+        ]
     return found
 
 

@@ -180,7 +180,7 @@ def release(desk: Desk, call: Call, rest: list[str], _told: Told) -> None:
 
 
 def requeue(desk: Desk, call: Call, rest: list[str], _told: Told) -> None:
-    words = [word for word in rest if word.lower() not in {"incomplete"}]
+    words = [word for word in rest if word.lower() != "incomplete"]
     wishes(desk, call, words, lambda target, index: cmd.Requeue(target.job, index, call.peer.user))
 
 

@@ -73,14 +73,14 @@ def record(lines: list[str], *, one_line: bool) -> str:
 def job_lines(view: View, sight: Sight, *, is_detailed: bool) -> list[str]:
     job, said = view.job, view.said
     started = view.start_ms >= 0
+    dependency = said.dependency if view.state == "PENDING" else ""
+    flags = f"BatchFlag={int(said.kind == 'batch')} Reboot=0"
     lines = [
         id_line(view),
         owner_line(view),
         f"Priority={view.priority} Nice=0 Account={view.account} QOS={view.qos}",
-        f"JobState={view.state} Reason={view.reason.partition(':')[0]} "
-        f"Dependency={(said.dependency if view.state == 'PENDING' else '') or '(null)'}",
-        f"Requeue={int(said.requeue)} Restarts={max(0, view.attempt - 1)} BatchFlag={int(said.kind == 'batch')} "
-        f"Reboot=0 ExitCode={exit_code(view)}",
+        f"JobState={view.state} Reason={view.reason.partition(':')[0]} Dependency={dependency or '(null)'}",
+        f"Requeue={int(said.requeue)} Restarts={max(0, view.attempt - 1)} {flags} ExitCode={exit_code(view)}",
     ]
     if is_detailed:
         lines.append("DerivedExitCode=0:0")
@@ -252,6 +252,7 @@ def node_lines(desk: Desk, view: NodeView) -> list[str]:
     began = moment(desk.began_ms)
     state = {"mixed": "MIXED", "idle": "IDLE", "allocated": "ALLOCATED", "drained": "IDLE+DRAIN",
              "draining": "MIXED+DRAIN", "down": "DOWN"}[view.state]  # fmt: skip
+    free = f"FreeMem={view.memory - view.memory_used}"
     used = f"cpu={view.cpus_used}" if view.cpus_used else ""
     used += f",mem={view.memory_used}M" if view.memory_used else ""
     used += f",gres/gpu={view.gpus_used}" if view.gpus_used else ""
@@ -263,8 +264,7 @@ def node_lines(desk: Desk, view: NodeView) -> list[str]:
         f"Gres={view.gres}",
         f"NodeAddr=127.0.0.1 NodeHostName={desk.host} Port=6818 Version=22.05.8",
         f"OS={system.sysname} {system.release} {system.version} ",
-        f"RealMemory={view.memory} AllocMem={view.memory_used} FreeMem={view.memory - view.memory_used} "
-        f"Sockets={view.cpus} Boards=1",
+        f"RealMemory={view.memory} AllocMem={view.memory_used} {free} Sockets={view.cpus} Boards=1",
         f"State={state} ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A",
         f"Partitions={view.pool} ",
         f"BootTime={began} SlurmdStartTime={began}",

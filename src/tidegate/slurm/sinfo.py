@@ -279,8 +279,7 @@ def table(groups: list[Group], parts: list[Part], told: dict[str, str], now: int
         if "long" in told and not (told.get("format") or told.get("Format")):
             lines.append(moment(now, "%a %b %d %H:%M:%S %Y"))
         lines.append(line(parts, widths, lambda field: field.header))
-    for group in groups:
-        lines.append(line(parts, widths, value_of(group)))
+    lines += [line(parts, widths, value_of(group)) for group in groups]
     return "\n".join([*lines, ""]) if lines else ""
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from tidegate.api.past import History, final_endings
-from tidegate.model.base import ARRAY_BITS
-from tidegate.model.jobs import FOREVER_MS, Job
+from tidegate.model.base import ARRAY_BITS, FOREVER_MS
+from tidegate.model.jobs import Job
 from tidegate.slurm import getopt
 from tidegate.slurm.ask import pool_named
 from tidegate.slurm.desk import VERSION, Answer, Call, Desk
@@ -38,6 +38,10 @@ PIECE = re.compile(r"%(\.?)(\d*)(.)", re.DOTALL)
 LONG_WIDTH = 20
 NAMES = re.compile(r"([A-Za-z_-]+)(?::(\.?)(\d*)([^,]*))?\Z")
 LINES_KEPT = 100_000
+VARIABLES = {
+    "FORMAT": "format", "FORMAT2": "Format", "STATES": "states", "USERS": "user", "PARTITION": "partition",
+    "SORT": "sort", "NAMES": "name",
+}  # fmt: skip
 FORMATS_KEPT = 8
 
 
@@ -146,8 +150,7 @@ def recently(history: History, asked: Asked) -> Iterable[View]:
 
 def asked_of(desk: Desk, call: Call, told: dict[str, str], rest: list[str]) -> Asked:
     env = call.env
-    for variable, option in (("FORMAT", "format"), ("FORMAT2", "Format"), ("STATES", "states"), ("USERS", "user"),
-                             ("PARTITION", "partition"), ("SORT", "sort"), ("NAMES", "name"), ("ALL", "all")):  # fmt: skip
+    for variable, option in VARIABLES.items():
         if env.get(f"SQUEUE_{variable}") and option not in told:
             told[option] = env[f"SQUEUE_{variable}"]
     asked = Asked(told, call.now, env.get("SLURM_TIME_FORMAT", ""), jobs_named(desk, told.get("jobs", ""), rest))
@@ -385,9 +388,11 @@ def steps_table(desk: Desk, asked: Asked, jobs: list[Job]) -> Answer:
         rows = []
         if view.said.kind == "batch":
             rows.append(("batch", "batch", view.elapsed_ms(asked.now), view.nodes[0][0] if view.nodes else ""))
-        for step in of_jobs.get(view.task, []):
-            if step.attempt == view.attempt and not step.end_ms:
-                rows.append((str(step.number), step.name, asked.now - step.start_ms, step.nodes))
+        rows += [
+            (str(step.number), step.name, asked.now - step.start_ms, step.nodes)
+            for step in of_jobs.get(view.task, [])
+            if step.attempt == view.attempt and not step.end_ms
+        ]
         lines += [
             f"{f'{known}.{number}':>15.15} {name:>8.8} {view.job.pool:>9.9} {view.job.spec.user:>8.8} "
             f"{lasting(took):>9.9} {nodes}"

@@ -250,7 +250,7 @@ def input_of(wish: Wish, folder: str) -> str:
     text = wish.text("input")
     if text in {"", "all", "-"}:
         return "all"
-    return text if text in {"none"} or text.isdecimal() else posixpath.join(folder, text)
+    return text if text == "none" or text.isdecimal() else posixpath.join(folder, text)
 
 
 def environment_of(wish: Wish, call: Call) -> dict[str, str] | None:

@@ -105,9 +105,9 @@ class Talk:
                     file.write(then["text"])
                 return 0
             case "step":
-                return late("tidegate.cli.slurm.steps:run")(self, then)
+                return int(late("tidegate.cli.slurm.steps:run")(self, then))
             case "meet":
-                return late("tidegate.cli.slurm.far:run")(self, then)
+                return int(late("tidegate.cli.slurm.far:run")(self, then))
             case other:
                 raise StopError(f"{self.name}: error: the server is of another version: it asks for {other!r}")
         return None
@@ -170,7 +170,7 @@ def make(folder: str) -> None:
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError:
-        pass  # the job says what is wrong with it
+        return  # the job says what is wrong with it
 
 
 def main(name: str, home: str = "", words: "list[str] | None" = None) -> int:
@@ -183,7 +183,7 @@ def main(name: str, home: str = "", words: "list[str] | None" = None) -> int:
         meet_at = env.pop(MEET_AT, "")
         given = sys.argv[1:] if words is None else words
         if meet_at:
-            return late("tidegate.cli.slurm.far:inside")(name, given, place, meet_at)
+            return int(late("tidegate.cli.slurm.far:inside")(name, given, place, meet_at))
         return Talk(name, given, place).run()
     except StopError as error:
         put(2, f"{error}\n".encode())

@@ -16,6 +16,7 @@ import tempfile
 import termios
 import time
 import tty
+from contextlib import suppress
 from typing import Any
 
 from tidegate.cli.client import Client
@@ -83,7 +84,8 @@ class Meeting:
         until = time.monotonic() + QUEUED_S
         while True:
             wait = None if told else max(0.0, until - time.monotonic())
-            ready, _, _ = select.select([self.listening, self.watching, wakes], [], [], wait)
+            fds: list[Any] = [self.listening, self.watching, wakes]
+            ready, _, _ = select.select(fds, [], [], wait)
             if self.listening in ready:
                 if told and not self.quiet:
                     tell(f"{name}: job {self.job} has been allocated resources\n")
@@ -104,12 +106,9 @@ class Meeting:
                     tell(f"{pending}{name}: job {self.job} queued and waiting for resources\n")
 
     def cancel(self) -> None:
-        try:
-            self.talk.server.beside().client.exchange(
-                "POST", "/v1/slurm/scancel", self.talk.body([str(self.job)])
-            ).read()
-        except FailureError:
-            pass  # it ends with its client's socket all the same
+        with suppress(FailureError):  # it ends with its client's socket all the same
+            body = self.talk.body([str(self.job)])
+            self.talk.server.beside().client.exchange("POST", "/v1/slurm/scancel", body).read()
 
     def settle(self) -> None:
         """What comes next is to find the job over."""
@@ -245,7 +244,8 @@ def wait_for(child: int, line: socket.socket) -> int:
     """The command's exit code; where the allocation ends first, the command does too."""
     end = os.pidfd_open(child)
     try:
-        ready, _, _ = select.select([end, line], [], [])
+        fds: list[Any] = [end, line]
+        ready, _, _ = select.select(fds, [], [])
         if end not in ready:
             tell("salloc: Job allocation has been revoked.\n")
             os.kill(child, signal.SIGHUP)
@@ -291,7 +291,6 @@ def inside(name: str, words: list[str], place: str, meet_at: str) -> int:
         sys.stdout.flush()
         for number in range(3):
             os.close(number)
-        for number in range(3):
-            os.open(os.devnull, os.O_RDWR)
+            os.open(os.devnull, os.O_RDWR)  # gets the number that is free
         line.send(bytes([code & 255]))
     return code

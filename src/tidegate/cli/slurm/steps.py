@@ -239,9 +239,8 @@ class Step:
             self.kill_at = self.kill_at or now + KILL_AFTER_S
             return
         running = [task.rank for task in self.tasks if task.status < 0]
-        tell(
-            f"srun: interrupt (one more within 1 sec to abort)\nsrun: StepId={self.plan['shown']} {named(running)}: running\n"
-        )
+        tell("srun: interrupt (one more within 1 sec to abort)\n")
+        tell(f"srun: StepId={self.plan['shown']} {named(running)}: running\n")
 
     def send(self, number: int) -> None:
         for task in self.tasks:
@@ -305,7 +304,7 @@ class Step:
 def members(text: str, count: int) -> list[int]:
     if text == "*":
         return list(range(count))
-    found = []
+    found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")
         found += range(int(first), int(last if dash else first) + 1)
@@ -357,8 +356,8 @@ def opened(path: str, flags: int, what: str) -> int:
 
 
 def become(source: int, out: int, err: int, *, pty: bool, apart: bool) -> None:
-    for number in (*FORWARDED, signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_DFL)
+    for one in (*FORWARDED, signal.SIGINT, signal.SIGCHLD, signal.SIGPIPE):
+        signal.signal(one, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in (source, out, err)]
     for number, fd in enumerate(high):
