@@ -52,6 +52,7 @@ GIVEN: Final = frozenset(
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 ENVIRONMENTS_OCTETS_MAX: Final = 2 << 20
 CANNOT_RUN: Final = 126
+SLURM_SLACK_MIB: Final = 256
 AS_NOTICE: Final = ("22", "/", "", "", "0", "", os.devnull, "")
 """umask, directory and outputs of a notice, as launcher.c lists them."""
 
@@ -190,7 +191,7 @@ class LocalEngine:
             "env": self._environment(launch, user, hidden=bool(gpus)),
             "vars": self._given(launch, cpus, user),
             "cpus": cpus,
-            "memory": chunk.get(MEMORY, 0) * chunks,
+            "memory": allowed_memory(chunk.get(MEMORY, 0) * chunks, work),
             "limit_ms": job.spec.limit_ms,
             "grace_ms": work.grace_ms,
             "words": [*user.words, f"{work.umask:o}", work.cwd, *self._outputs(launch, work), *argv],
@@ -361,6 +362,12 @@ def spread(directory: Path) -> None:
         pass  # another file system, or not ours to say
     finally:
         os.close(fd)
+
+
+def allowed_memory(mib: int, work: Work) -> int:
+    """Where more is taken it ends. Slurm's users name what their program needs, by a number that no default cluster
+    holds it to, and not what starts it (an interpreter, a workflow's own helper): they get room beyond it."""
+    return mib if work.slurm is None or not mib else 2 * mib + SLURM_SLACK_MIB
 
 
 def ended(message: said.Ended) -> Ended | LaunchRefused:
