@@ -135,7 +135,8 @@ class Desk:
         run = self.commands.get(name)
         if run is None:
             raise RefusedError(404, f"there is no command {name!r}", "see docs/slurm.md for those there are")
-        call = read_call(name, request, self.facts.now())
+        now = max(self.facts.now(), int(time.time() * 1000))  # the loop may have slept since it last looked
+        call = read_call(name, request, now)
         call.place = call.place or f"{self.past.home}/bin"
         try:
             run(self, call)

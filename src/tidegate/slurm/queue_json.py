@@ -17,7 +17,7 @@ VERSION = {"version": {"major": 22, "micro": 8, "minor": 5}, "release": "22.05.8
 EMPTY = (
     "admin_comment", "batch_features", "burst_buffer", "burst_buffer_state", "cluster_features", "container",
     "cpus_per_tres", "excluded_nodes", "federation_origin", "federation_siblings_active",
-    "federation_siblings_viable", "licenses", "mcs_label", "memory_per_tres", "network", "prefer", "required_nodes",
+    "federation_siblings_viable", "licenses", "mcs_label", "memory_per_tres", "prefer", "required_nodes",
     "state_description", "system_comment", "tres_bind", "tres_freq", "tres_per_job", "tres_per_socket",
     "tres_per_task", "het_job_id_set",
 )  # fmt: skip

@@ -112,6 +112,8 @@ class View:
     @property
     def cpus(self) -> int:
         shape = self.job.spec.shape
+        if self.said.exclusive and not self.nodes:  # whole nodes are known when it has them
+            return max(self.said.tasks, shape.count) * (self.said.cpus_per_task or 1)
         return max(1, dict(shape.chunk).get(CPUS, 0) * shape.count // MILLI)
 
     @property
@@ -122,6 +124,8 @@ class View:
     @property
     def memory_mib(self) -> int:
         shape = self.job.spec.shape
+        if self.said.cpu_memory_mib:
+            return self.said.cpu_memory_mib * self.cpus
         return dict(shape.chunk).get(MEMORY, 0) * shape.count
 
     @property
