@@ -3,7 +3,6 @@
 import re
 from dataclasses import dataclass
 from difflib import unified_diff
-from pathlib import Path
 from socket import gethostname
 
 from tests.conftest import SHARED

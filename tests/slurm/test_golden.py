@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit.live import LiveServer, until
+from tests.kit.live import LiveServer
 from tests.slurm.cluster import OPTIONS, Cluster, the_queue
 from tests.slurm.golden import GOLDEN, Said, differences, plain, read, variables, without
 
@@ -99,7 +99,7 @@ def started(folder: Path) -> Iterator[Cluster]:
 
 @pytest.mark.parametrize("name", ALONE)
 def test_a_command_alone(cluster: Cluster, name: str) -> None:
-    check(cluster, name)
+    check(cluster, name, unordered=name == "srun")
 
 
 @pytest.mark.parametrize("name", QUEUE)
@@ -415,4 +415,4 @@ def test_every_file_is_covered_or_has_a_reason() -> None:
 def test_the_last_output_is_there_when_a_step_is_over(cluster: Cluster) -> None:
     """What a step wrote has been seen when its srun returns."""
     got = cluster.run("srun -n2 -l bash -c 'for i in $(seq 200); do echo $i; done' | wc -l")
-    assert until(lambda: got.out.strip()) == "400"
+    assert got.out.strip() == "400"

@@ -138,6 +138,7 @@ def variables(job: Job, index: int, attempt: int, nodes: Placement, ids: tuple[i
         "SLURM_SUBMIT_DIR": work.cwd if work is not None else "/",
         "SLURM_SUBMIT_HOST": said.host,
         "SLURM_TASKS_PER_NODE": counts(layout.tasks),
+        "SLURM_TASK_PID": "0",  # as the launcher has it
         "SLURM_TOPOLOGY_ADDR": first,
         "SLURM_TOPOLOGY_ADDR_PATTERN": "node",
         "SLURM_WORKING_CLUSTER": f"{CLUSTER}:127.0.0.1:6817:9728:109",
@@ -159,7 +160,14 @@ def variables(job: Job, index: int, attempt: int, nodes: Placement, ids: tuple[i
     if attempt > 1:
         given["SLURM_RESTART_COUNT"] = str(attempt - 1)
     if said.kind is SlurmKind.ALLOC:
-        for name in ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS", "SLURMD_NODENAME"):
+        for name in (
+            "SLURM_PROCID",
+            "SLURM_LOCALID",
+            "SLURM_NODEID",
+            "SLURM_GTIDS",
+            "SLURMD_NODENAME",
+            "SLURM_TASK_PID",
+        ):
             del given[name]
     return given
 
