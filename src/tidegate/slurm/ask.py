@@ -12,7 +12,7 @@ from tidegate.model.base import ARRAY_BITS
 from tidegate.model.commands import Refused
 from tidegate.model.jobs import CPUS, GPUS, MEMORY, After, AfterKind, Shape, amounts
 from tidegate.model.slurm import Slurm, SlurmKind
-from tidegate.slurm.desk import Call
+from tidegate.slurm.desk import Call, Desk
 from tidegate.slurm.wish import Wish
 from tidegate.slurm.words import FaultError, fault
 from tidegate.wire.api import AfterBody, SubmitBody
@@ -23,6 +23,7 @@ from tidegate.world.world import World
 
 MILLI = 1000
 LOSSES_MAX = 3
+STRETCH_PERCENT = 150
 NAME_MAX = 200
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 OLD_PARTITION = "debug"
@@ -65,8 +66,9 @@ def refused(wish: Wish, answer: Refused) -> FaultError:
 class Asking:
     """One submission in the making."""
 
-    def __init__(self, world: World, call: Call, wish: Wish, kind: SlurmKind, name: str) -> None:
-        self.world = world
+    def __init__(self, desk: Desk, call: Call, wish: Wish, kind: SlurmKind, name: str) -> None:
+        self.world = desk.world
+        self.is_declared = desk.is_declared
         self.call = call
         self.wish = wish
         self.kind = kind
@@ -79,6 +81,7 @@ class Asking:
         """FaultError for what Slurm refuses before it asks its scheduler. `env` goes along with what is exported."""
         wish, call = self.wish, self.call
         pool = pool_of(self.world, wish)
+        self.stretch(pool)
         self.check_nodes(pool)
         array = self.array()
         after = self.dependencies()
@@ -109,7 +112,7 @@ class Asking:
         wish = self.wish
         return Slurm(
             kind=self.kind, tasks=self.tasks(), nodes=wish.nodes, cpus_per_task=wish.cpus_per_task,
-            tasks_per_node=wish.tasks_per_node, node_memory_mib=max(0, wish.node_memory_mib),
+            tasks_per_node=wish.tasks_per_node, node_memory_mib=self.asked_mib,
             cpu_memory_mib=max(0, wish.cpu_memory_mib), gres=gres_text(wish), account=wish.text("account"),
             qos=wish.text("qos"), comment=wish.text("comment"), wckey=wish.text("wckey"),
             features=wish.text("constraint"), dependency=wish.text("dependency"), command=path,
@@ -157,6 +160,13 @@ class Asking:
         """Of one node of the pool."""
         nodes = [node for node in self.world.nodes.values() if node.pool == pool]
         return max((dict(node.capacity).get(resource, 0) for node in nodes), default=0)
+
+    def stretch(self, pool: str) -> None:
+        """Declared nodes are names on this machine: who asks for somewhat more memory than one has gets all of it."""
+        most, asked = self.largest(pool, MEMORY), self.wish.node_memory_mib
+        self.asked_mib = max(0, asked)
+        if self.is_declared and most < asked <= most * STRETCH_PERCENT // 100:
+            self.wish.node_memory_mib = most
 
     def check_nodes(self, pool: str) -> None:
         """What no node of the pool could ever give."""

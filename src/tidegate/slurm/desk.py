@@ -130,6 +130,14 @@ class Desk:
         self.host = socket.gethostname()
         self.lines: dict[str, dict[int, tuple[Job, str, str]]] = {}  # of squeue, by format; see `squeue.kept_lines`
         self.began_ms = facts.now()
+        self.known_declared: bool | None = None
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether the nodes are names on this one machine."""
+        if self.known_declared is None:
+            self.known_declared = bool(self.facts.about().get("declared"))
+        return self.known_declared
 
     def handle(self, request: Request, name: str) -> None:
         run = self.commands.get(name)

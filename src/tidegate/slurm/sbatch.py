@@ -47,7 +47,7 @@ def sbatch(desk: Desk, call: Call) -> None:
         path = posixpath.join(call.cwd, file) if file else ""
     in_script, _ = getopt.parse("sbatch", directives(script), TABLES["sbatch"], ordered=False)
     wish = wish_of("sbatch", in_script + from_variables("sbatch", call.env) + given, call.now)
-    asking = Asking(desk.world, call, wish, SlurmKind.BATCH, name)
+    asking = Asking(desk, call, wish, SlurmKind.BATCH, name)
     submit = asking.submit(rest[1:], script, path)
     missing = missing_folders(submit.spec.work)
     if missing and not call.has_made:

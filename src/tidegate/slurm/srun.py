@@ -83,7 +83,7 @@ def allocate(desk: Desk, call: Call, given: Given, kind: SlurmKind, name: str, c
     wish = wish_of(tool, from_variables(tool, outside(call.env)) + given, call.now)
     if wish.has("immediate") and not can_start_now(desk):
         raise fault(tool, "Unable to allocate resources: Requested nodes are busy")
-    asking = Asking(desk.world, call, wish, kind, name)
+    asking = Asking(desk, call, wish, kind, name)
     inner = [f"{call.place}/{tool}", *(call.words if kind is SlurmKind.RUN else ["--tide-hold"])]
     submit = asking.submit(inner, "", " ".join(command), {MEET_AT: meet_at})
     if wish.has("test-only"):
