@@ -25,6 +25,8 @@ NOT_COVERED = {
     "scontrol_update": "the time limit of a job that is there cannot be changed: it is refused",
     "srun_multi": "four tasks on two nodes are two and two here, not three and one",
 }
+HOME = "/".join(("", "home", "user"))
+"""What is written there for the folder of the jobs."""
 SHORT = r"\bshort\b"
 """The second partition of that cluster: here one pool holds the nodes that are declared."""
 NEVER = r"depnever|^17 "
@@ -53,7 +55,7 @@ QUEUE = (
 
 
 def places(cluster: Cluster) -> dict[str, str]:
-    return {str(cluster.folder): "/home/user", str(cluster.server.home): "/cluster"}
+    return {str(cluster.folder): HOME, str(cluster.server.home): "/cluster"}
 
 
 def ours_of(command: str) -> str:

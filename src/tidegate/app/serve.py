@@ -292,7 +292,7 @@ def write_commands(home: Path) -> None:
     """Slurm's commands, for jobs whose user has not installed them."""
     folder = home / "bin"
     folder.mkdir(exist_ok=True)
-    folder.chmod(0o755)
+    folder.chmod(0o711)
     package = str(Path(__file__).resolve().parents[2])
     for name in NAMES:
         file = folder / name

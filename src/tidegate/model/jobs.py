@@ -14,6 +14,9 @@ BASE_RESOURCES = (CPUS, MEMORY, GPUS)
 GPU_LABEL = "gpu"
 """The label of a node that says which model its GPUs are."""
 
+NODE_LABEL = "node"
+"""Every node has it, without being told: its name."""
+
 Amounts = tuple[tuple[str, int], ...]
 """Named amounts, sorted by name, zero amounts left out."""
 

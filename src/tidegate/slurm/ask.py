@@ -10,7 +10,7 @@ from tidegate.core.accept import default_pool
 from tidegate.model import commands as cmd
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.commands import Refused
-from tidegate.model.jobs import CPUS, GPUS, MEMORY, After, AfterKind, Shape, amounts
+from tidegate.model.jobs import CPUS, GPUS, MEMORY, NODE_LABEL, After, AfterKind, Shape, amounts
 from tidegate.model.slurm import Slurm, SlurmKind
 from tidegate.slurm.desk import Call, Desk
 from tidegate.slurm.wish import Wish
@@ -195,9 +195,12 @@ class Asking:
             if feature.strip():
                 label, values = self.feature(feature.strip())
                 wanted[label] = values
-        for name in (*self.named("nodelist"), *self.named("exclude")):
-            if name not in self.world.nodes:
-                raise refuse(wish, "Invalid node name specified")
+        only, never = self.named("nodelist"), self.named("exclude")
+        if any(name not in self.world.nodes for name in (*only, *never)):
+            raise refuse(wish, "Invalid node name specified")
+        if only or never:
+            wanted[NODE_LABEL] = [name for name in only or sorted(self.world.nodes) if name not in never]
+            wish.nodes = max(wish.nodes, len(only)) if len(only) > 1 else wish.nodes
         return wanted
 
     def feature(self, text: str) -> tuple[str, list[str]]:

@@ -14,6 +14,10 @@ CLUSTER = "tidegate"
 ALLOC_NAME = "interactive"
 PATTERN = re.compile(r"%(\d*)([%AJNajnstuxb])")
 MILLI = 1000
+OF_A_TASK = frozenset(
+    {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS", "SLURMD_NODENAME", "SLURM_TASK_PID"}
+)
+"""What a shell that only holds an allocation is not."""
 
 
 def raw_id(job: Job, index: int) -> int:
@@ -143,33 +147,29 @@ def variables(job: Job, index: int, attempt: int, nodes: Placement, ids: tuple[i
         "SLURM_TOPOLOGY_ADDR_PATTERN": "node",
         "SLURM_WORKING_CLUSTER": f"{CLUSTER}:127.0.0.1:6817:9728:109",
     }
-    given |= asked(said)
+    given |= asked(said) | in_array(job, index)
     if any(layout.gpus):
         given["SLURM_GPUS_ON_NODE"] = str(layout.gpus[0])
-    if spec.array is not None:
-        indices = spec.array.indices
-        step = indices[1] - indices[0] if len(indices) > 1 else 1
-        given |= {
-            "SLURM_ARRAY_JOB_ID": str(job.id),
-            "SLURM_ARRAY_TASK_ID": str(index),
-            "SLURM_ARRAY_TASK_COUNT": str(len(indices)),
-            "SLURM_ARRAY_TASK_MAX": str(indices[-1]),
-            "SLURM_ARRAY_TASK_MIN": str(indices[0]),
-            "SLURM_ARRAY_TASK_STEP": str(step),
-        }
     if attempt > 1:
         given["SLURM_RESTART_COUNT"] = str(attempt - 1)
     if said.kind is SlurmKind.ALLOC:
-        for name in (
-            "SLURM_PROCID",
-            "SLURM_LOCALID",
-            "SLURM_NODEID",
-            "SLURM_GTIDS",
-            "SLURMD_NODENAME",
-            "SLURM_TASK_PID",
-        ):
-            del given[name]
+        return {name: value for name, value in given.items() if name not in OF_A_TASK}
     return given
+
+
+def in_array(job: Job, index: int) -> dict[str, str]:
+    array = job.spec.array
+    if array is None:
+        return {}
+    indices = array.indices
+    return {
+        "SLURM_ARRAY_JOB_ID": str(job.id),
+        "SLURM_ARRAY_TASK_ID": str(index),
+        "SLURM_ARRAY_TASK_COUNT": str(len(indices)),
+        "SLURM_ARRAY_TASK_MAX": str(indices[-1]),
+        "SLURM_ARRAY_TASK_MIN": str(indices[0]),
+        "SLURM_ARRAY_TASK_STEP": str(indices[1] - indices[0] if len(indices) > 1 else 1),
+    }
 
 
 def asked(said: Slurm) -> dict[str, str]:

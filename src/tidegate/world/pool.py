@@ -10,7 +10,7 @@ from bisect import bisect_left, insort
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.model.jobs import Labels, Shape
+from tidegate.model.jobs import NODE_LABEL, Labels, Shape
 from tidegate.model.nodes import Node, NodeState
 from tidegate.world.lanes import Lane, LaneKey
 from tidegate.world.records import Need, Run
@@ -153,7 +153,10 @@ class Pool:
     def rows_matching(self, where: Labels) -> Mask:
         mask = self.masks.get(where)
         if mask is None:
-            rows = [all(dict(node.labels).get(label) in values for label, values in where) for node in self.nodes]
+            rows = [
+                all({NODE_LABEL: node.name, **dict(node.labels)}.get(label) in values for label, values in where)
+                for node in self.nodes
+            ]
             mask = self.masks[where] = np.array(rows, np.bool_)
         return mask
 
