@@ -3,6 +3,7 @@ NOT_COVERED with the reason; the deliberate differences are those of docs/slurm.
 """
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,7 @@ NOT_COVERED = {
     "scontrol_update": "the time limit of a job that is there cannot be changed: it is refused",
     "srun_multi": "four tasks on two nodes are two and two here, not three and one",
 }
-HOME = "/".join(("", "home", "user"))
+HOME = f"{os.sep}home{os.sep}user"
 """What is written there for the folder of the jobs."""
 SHORT = r"\bshort\b"
 """The second partition of that cluster: here one pool holds the nodes that are declared."""

@@ -61,6 +61,24 @@ VARIABLES = {
         "RESERVATION": "reservation", "TIMELIMIT": "time", "WCKEY": "wckey",
     },
 }  # fmt: skip
+REFUSED = frozenset((
+    "bb", "bbf", "bcast", "bcast-exclude", "container", "cpus-per-gpu", "export-file", "gid", "gpus-per-socket",
+    "het-group", "licenses", "mem-per-gpu", "no-allocate", "no-shell", "nodefile", "ntasks-per-gpu", "relative",
+    "tres-per-task", "uid", "x11",
+))  # fmt: skip
+"""To pass over these would run something else than was asked for."""
+IGNORED = frozenset((
+    "accel-bind", "acctg-freq", "batch", "bell", "cluster-constraint", "compress", "contiguous", "core-spec",
+    "cores-per-socket", "cpu-bind", "cpu-freq", "cpu_bind", "debugger-test", "delay-boot", "disable-status",
+    "epilog", "exact", "extra-node-info", "get-user-env", "gpu-bind", "gpu-freq", "gres-flags", "hint",
+    "ignore-pbs", "interactive", "kill-command", "kill-on-invalid-dep", "launch-cmd", "mail-type", "mail-user",
+    "mcs-label", "mem-bind", "mem_bind", "mincpus", "mpi", "msg-timeout", "network", "nice", "no-bell", "no-kill",
+    "ntasks-per-core", "ntasks-per-socket", "oversubscribe", "power", "prefer", "preserve-env", "priority",
+    "profile", "prolog", "propagate", "reboot", "resv-ports", "send-libs", "slurmd-debug", "sockets-per-node",
+    "spread-job", "switches", "task-epilog", "task-prolog", "thread-spec", "threads", "threads-per-core",
+    "time-min", "tmp", "unbuffered", "use-min-nodes", "verbose", "wait-all-nodes", "whole",
+))  # fmt: skip
+"""Taken, and without an effect here."""
 PREFIX = {"sbatch": "SBATCH_", "srun": "SLURM_", "salloc": "SALLOC_"}
 DIRECTIVE = "#SBATCH"
 SIGNAL = re.compile(r"(?:([RrBb]{1,2}):)?([^@]+)(?:@(\d{1,6}))?\Z")
@@ -110,6 +128,8 @@ def wish_of(command: str, given: Given, now: int) -> Wish:
     """FaultError, as the command would say it."""
     wish = Wish(command)
     for name, value in given:
+        if name in REFUSED:
+            raise fault(command, f"--{name} is not there; docs/slurm.md has what is")
         take = TAKES.get(name)
         try:
             if take is not None:
