@@ -44,7 +44,7 @@ class Cluster:
 
     def run(self, command: str, said: str = "", **env: str) -> Said:
         done = subprocess.run(
-            ["bash", "-c", command], cwd=self.folder, env={**self.env, **env}, input=said, capture_output=True,
+            ["bash", "-c", command], cwd=self.folder, env={**self.env, **env}, input=said.encode(), capture_output=True,
             timeout=PATIENCE_S, check=False,
         )  # fmt: skip
         out, err = done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")

@@ -31,6 +31,7 @@ from tidegate.model.commands import ChangePolicy, Refused, SetNode, SetNodeState
 from tidegate.model.nodes import NodeState
 from tidegate.model.policy import PolicySpec
 from tidegate.ports import JournalError
+from tidegate.slurm.after import Afters
 from tidegate.slurm.commands import COMMANDS
 from tidegate.slurm.desk import Desk
 from tidegate.slurm.steps import Steps
@@ -113,8 +114,9 @@ class Server:
             world, self.inbox, self.past, self.access, facts, self.service.waits, COMMANDS, self.steps,
             self.fleet.signal,
         ).handle  # fmt: skip
+        afters = Afters(self.aio, world, self.inbox, lambda: self.clock.last)
         self.leftovers = Leftovers(home.path, world)
-        self.journal.watchers = (*self.service.watchers(), self.leftovers)
+        self.journal.watchers = (*self.service.watchers(), afters, self.leftovers)
         self.site = Site(self.service.handle, problem, self.access.of_token)
         self.clock.before_wait = self.before_wait
         self.watched_fd = -1

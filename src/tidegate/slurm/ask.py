@@ -14,7 +14,7 @@ from tidegate.model.jobs import CPUS, GPUS, MEMORY, NODE_LABEL, After, AfterKind
 from tidegate.model.slurm import Slurm, SlurmKind
 from tidegate.slurm.desk import Call, Desk
 from tidegate.slurm.wish import Wish
-from tidegate.slurm.words import FaultError, fault
+from tidegate.slurm.words import MINUTE_MS, FaultError, fault
 from tidegate.wire.api import AfterBody, SubmitBody
 from tidegate.wire.arrays import parse_array
 from tidegate.wire.hostlist import HostlistError, expand
@@ -74,6 +74,7 @@ class Asking:
         self.kind = kind
         self.name = (wish.text("job-name") or name)[:NAME_MAX]
         self.is_never = False
+        self.begun: list[tuple[int, int]] = []  # (job, milliseconds after its start) that it waits for
 
     def submit(
         self, command: list[str], script: str = "", path: str = "", env: dict[str, str] | None = None
@@ -90,7 +91,7 @@ class Asking:
         body = SubmitBody(
             command=command, script=script, name=self.name, queue=self.queue(), klass=self.klass(), pool=pool,
             where=self.where(), time_ms=wish.limit_ms, begin_ms=wish.begin_ms, deadline_ms=wish.deadline_ms,
-            after=after, array=array, held=wish.has("hold") or self.is_never,
+            after=after, array=array, held=wish.has("hold") or self.is_never or bool(self.begun),
             losses_max=LOSSES_MAX if wish.requeue else 0, starts_over=wish.requeue, env=self.env() | (env or {}),
             cwd=folder,
             stdin=self.output("input", folder), stdout=self.stdout(folder, is_array=bool(array)),
@@ -119,7 +120,7 @@ class Asking:
             line=" ".join([self.call.name, *self.call.words]), host=self.call.host, export=wish.text("export"),
             reservation=wish.text("reservation"), signal=wish.signal, signal_ms=wish.signal_ms,
             signal_batch=wish.signal_batch, requeue=wish.requeue, exclusive=wish.has("exclusive"),
-            timeless=not wish.limit_ms, user_held=wish.has("hold"),
+            timeless=not wish.limit_ms, user_held=wish.has("hold"), after=tuple(self.begun),
         )  # fmt: skip
 
     # -- what it takes -----------------------------------------------------------------------------------
@@ -260,6 +261,9 @@ class Asking:
             if word == "singleton" and not colon:
                 yield from self.namesakes()
                 continue
+            if word == "after" and colon:
+                self.begun += [one for text in ids.split(":") for one in self.beginning(text)]
+                continue
             if word in KINDS and colon:
                 kind = KINDS[word]
             elif kind is not None and not colon:
@@ -273,6 +277,15 @@ class Asking:
                     yield AfterBody(job, str(kind))
                 elif job in self.world.outcomes and not satisfied(after, self.world.outcomes[job]):
                     self.is_never = True
+
+    def beginning(self, text: str) -> Iterator[tuple[int, int]]:
+        """`ID`, or `ID+MINUTES`; of one that is not there nobody can wait for the start."""
+        name, plus, minutes = text.partition("+")
+        if plus and not minutes.isdecimal():
+            raise refuse(self.wish, "Job dependency problem")
+        job = self.job_named(name)
+        if job in self.world.jobs:
+            yield job, int(minutes or 0) * MINUTE_MS
 
     def job_named(self, text: str) -> int:
         job, _, index = text.partition("_")

@@ -64,6 +64,8 @@ def allocation(desk: Desk, call: Call, told: dict[str, str]) -> tuple[Job, int, 
         return None
     job_id, index = jobs_named(desk, text)[0]
     job = desk.world.jobs.get(job_id)
+    if index < 0 and job is not None and job.spec.array is not None:
+        index = job.spec.array.indices[-1]  # it has the number of the array
     run = desk.world.runs.get(job_id << ARRAY_BITS | max(0, index)) if job is not None else None
     if job is None or run is None:
         raise fault("srun", f"Unable to confirm allocation for job {text}: Invalid job id specified",

@@ -226,7 +226,8 @@ def reason_of(world: World, job: Job) -> str:
     parked = world.parked.get(job.id)
     if parked is not None:
         if parked.held:
-            return "Dependency" if slurm_of(job).after else "JobHeldUser"
+            said = slurm_of(job)
+            return "Dependency" if said.after and not said.user_held else "JobHeldUser"
         return "Dependency" if parked.after else "BeginTime"
     array = job.spec.array
     if array is not None and array.at_once_max and world.arrays[job.id].running >= array.at_once_max:

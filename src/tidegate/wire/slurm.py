@@ -21,8 +21,11 @@ OF_A_TASK = frozenset(
 
 
 def raw_id(job: Job, index: int) -> int:
-    """The one number that names a task: Slurm gives every task of an array a job id of its own."""
-    return job.id if job.spec.array is None else job.id << ARRAY_BITS | index
+    """The one number that names a task: Slurm gives every task of an array a job id of its own, and the last of them
+    that of the array."""
+    if job.spec.array is None or index == job.spec.array.indices[-1]:
+        return job.id
+    return job.id << ARRAY_BITS | index
 
 
 def shown_id(job: Job, index: int) -> str:
