@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -299,3 +300,50 @@ def test_a_server_that_is_not_there(tmp_path: Path, cluster: Cluster) -> None:
     done = cluster.run("squeue", TIDEGATE_HOME=str(tmp_path / "none"))
     assert done.code == 1
     assert "slurm_load_jobs error: Unable to contact slurm controller" in done.err
+
+
+# -- MPI -----------------------------------------------------------------------------------------------------
+
+RANK = r"""
+import os, socket, sys
+line = socket.socket(fileno=int(os.environ["PMI_FD"]))
+told = line.makefile("rw")
+rank, size = os.environ["PMI_RANK"], int(os.environ["PMI_SIZE"])
+def ask(text):
+    told.write(text + "\n")
+    told.flush()
+    return dict(word.partition("=")[::2] for word in told.readline().split())
+assert ask("cmd=init pmi_version=1 pmi_subversion=1")["rc"] == "0"
+name = ask("cmd=get_my_kvsname")["kvsname"]
+ask(f"cmd=put kvsname={name} key=card-{rank} value=from-{rank}")
+assert ask("cmd=barrier_in")["cmd"] == "barrier_out"
+cards = [ask(f"cmd=get kvsname={name} key=card-{other}")["value"] for other in range(size)]
+where = ask(f"cmd=get kvsname={name} key=PMI_process_mapping")["value"]
+assert ask(f"cmd=get kvsname={name} key=none")["rc"] == "-1"
+if sys.argv[1:] == ["abort"] and rank == "1":
+    told.write("cmd=abort exitcode=5\n")
+    told.flush()
+    told.readline()
+print(cards, where)
+ask("cmd=finalize")
+"""
+
+
+def test_ranks_find_each_other(cluster: Cluster) -> None:
+    (cluster.folder / "rank.py").write_text(RANK)
+    done = cluster.run("srun -N2 -n4 python3 rank.py")
+    line = "['from-0', 'from-1', 'from-2', 'from-3'] (vector,(0,2,2))"
+    assert (done.out.splitlines(), done.code) == ([line] * 4, 0)
+    assert cluster.run("srun -n2 python3 rank.py abort").code == 5
+
+
+def test_mpich_where_it_is_installed(cluster: Cluster) -> None:
+    if shutil.which("mpicc.mpich") is None:
+        pytest.skip("real Slurm missing: mpicc.mpich")
+    (cluster.folder / "sum.c").write_text(
+        "#include <mpi.h>\n#include <stdio.h>\nint main(int c, char **v) { int r, s; MPI_Init(&c, &v);\n"
+        "MPI_Comm_rank(MPI_COMM_WORLD, &r); MPI_Allreduce(&r, &s, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);\n"
+        'printf("%d\\n", s); return MPI_Finalize(); }\n'
+    )
+    assert cluster.run("mpicc.mpich -o sum sum.c").code == 0
+    assert cluster.run("srun -N2 -n4 ./sum").out == "6\n" * 4

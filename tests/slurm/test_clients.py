@@ -1,5 +1,6 @@
-"""Real clients of Slurm, unmodified, by the acceptance scripts of `../shared/clients`: here those that need nothing that
-is not installed. All of them, each in an environment of its own, are run by its `run_all.py`.
+"""Real clients of Slurm, unmodified, by the acceptance scripts of `../shared/clients`.
+
+Here those that need nothing that is not installed; `run_all.py` runs all of them, each in an environment of its own.
 """
 
 import subprocess

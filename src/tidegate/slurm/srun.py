@@ -177,6 +177,7 @@ def step(desk: Desk, call: Call, given: Given, command: list[str], job: Job, ind
         "label": wish.has("label"), "kill": wish.has("kill-on-bad-exit") and wish.text("kill-on-bad-exit") != "0",
         "wait_s": int(wish.text("wait")) if wish.text("wait").isdecimal() else 0, "input": input_of(wish, folder),
         "pty": wish.has("pty"), "append": wish.text("open-mode") == "append", "quiet": wish.has("quiet"),
+        "pmi": wish.text("mpi") not in {"none", "pmix"}, "on_node": ranks.on_node,
         "multi": wish.has("multi-prog"), "quit": wish.has("quit-on-interrupt"),
     })  # fmt: skip
 

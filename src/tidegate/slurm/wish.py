@@ -72,7 +72,7 @@ IGNORED = frozenset((
     "cores-per-socket", "cpu-bind", "cpu-freq", "cpu_bind", "debugger-test", "delay-boot", "disable-status",
     "epilog", "exact", "extra-node-info", "get-user-env", "gpu-bind", "gpu-freq", "gres-flags", "hint",
     "ignore-pbs", "interactive", "kill-command", "kill-on-invalid-dep", "launch-cmd", "mail-type", "mail-user",
-    "mcs-label", "mem-bind", "mem_bind", "mincpus", "mpi", "msg-timeout", "network", "nice", "no-bell", "no-kill",
+    "mcs-label", "mem-bind", "mem_bind", "mincpus", "msg-timeout", "network", "nice", "no-bell", "no-kill",
     "ntasks-per-core", "ntasks-per-socket", "oversubscribe", "power", "prefer", "preserve-env", "priority",
     "profile", "prolog", "propagate", "reboot", "resv-ports", "send-libs", "slurmd-debug", "sockets-per-node",
     "spread-job", "switches", "task-epilog", "task-prolog", "thread-spec", "threads", "threads-per-core",

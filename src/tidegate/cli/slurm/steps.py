@@ -12,6 +12,7 @@ from typing import Any
 
 from tidegate.cli.failure import FailureError
 from tidegate.cli.slurm.client import StopError, Talk, put
+from tidegate.cli.slurm.pmi import Pmi
 
 FORWARDED = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGCONT)
 AGAIN_S = 1.0
@@ -64,6 +65,8 @@ class Step:
         self.used = [0, 0]  # processor time in ms, peak in KiB
         self.has_terminal = os.isatty(0)
         self.pending: list[int] = []
+        self.pmi = Pmi(plan["on_node"], plan["shown"], self.give_up) if plan["pmi"] else None
+        self.least = 0  # the exit code is at least that
 
     # -- beginning ---------------------------------------------------------------------------------------
 
@@ -106,14 +109,21 @@ class Step:
     def spawn(self, task: Task, env: dict[bytes, bytes], words: list[str], nulls: int) -> None:
         source = self.input_of(task, nulls)
         out, err = self.outputs_of(task)
+        theirs = -1
+        if self.pmi is not None:
+            ours, theirs, told = self.pmi.open(task.rank)
+            env |= told
+            self.poll.register(ours, select.POLLIN)
         pid = os.fork()
         if pid:
             task.pid = pid
-            for fd in {source, out, err} - {0, 1, 2, nulls} - set(self.files.values()):
+            for fd in {source, out, err, theirs} - {-1, 0, 1, 2, nulls} - set(self.files.values()):
                 os.close(fd)
             return
         try:
             env[b"SLURM_TASK_PID"] = str(os.getpid()).encode()
+            if theirs >= 0:
+                os.set_inheritable(theirs, True)
             become(source, out, err, pty=self.plan["pty"] and self.control >= 0, apart=not self.has_terminal)
             start(task, env, words, self.plan["cwd"])
         finally:
@@ -173,7 +183,7 @@ class Step:
             self.reap()
             self.hurry()
         codes = [code_of(task.status) for task in self.tasks]
-        return max(codes, default=0)
+        return self.least or max(codes, default=0)
 
     def patience_ms(self) -> int | None:
         times = [at for at in (self.kill_at, self.late_at) if at]
@@ -190,6 +200,9 @@ class Step:
             self.pending += said
         elif fd in self.streams:
             self.copy(fd)
+        elif self.pmi is not None and fd in self.pmi.ranks:
+            if not self.pmi.hear(fd):
+                self.poll.unregister(fd)
         elif fd == 0:
             self.give()
 
@@ -252,6 +265,11 @@ class Step:
                         os.killpg(task.pid, number)
                 except OSError:
                     continue  # it has ended, or just begins
+
+    def give_up(self, code: int) -> None:
+        """A rank says that all of them are to end."""
+        self.least = code
+        self.end()
 
     def end(self) -> None:
         self.send(signal.SIGTERM)
