@@ -134,9 +134,9 @@ def test_nonsense_is_refused_and_changes_nothing(client: Client, wish: dict[str,
 
 
 def test_a_doubt_is_told_and_holds_nothing_up(client: Client) -> None:
-    text = "name: a\norder: shortest\n"
+    text = "name: a\norder: {by: shortest, ageing_bound: 0}\n"
     found = compared(client, text=text, source="a.yaml")
-    assert [warning.partition(": ")[0] for warning in found.warnings] == ["a.yaml:2:1"]
+    assert [warning.partition(": ")[0] for warning in found.warnings] == ["a.yaml:2:23"]
     assert put(client, text=text).version == 2
 
 

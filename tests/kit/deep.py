@@ -7,7 +7,7 @@ from tidegate.world.pool import Pool
 from tidegate.world.world import World
 
 NOT_STATE = {"digest", "has_queues", "paths", "token"}
-NOT_POOL_STATE = {"buffer", "cells", "masks", "fitting", "owned_ends"}
+NOT_POOL_STATE = {"buffer", "cells", "masks", "fitting", "owned_ends", "unbooked"}
 
 
 def deep(world: World) -> dict[str, Any]:
@@ -25,9 +25,8 @@ def deep(world: World) -> dict[str, Any]:
 
 
 def _pool(pool: Pool) -> dict[str, Any]:
-    rows = len(pool.names)
     state = {name: getattr(pool, name) for name in attributes(pool) if name not in NOT_POOL_STATE}
-    state["buffer"] = pool.buffer[:, :rows].tolist()
+    state["free"] = pool.free.tolist()
     state["total"] = pool.total.tolist()
     for name in ("lanes", "changed", "fresh"):
         state[name] = [(lane.key, lane.serial, tuple(lane.jobs)) for lane in state[name].values()]

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from tests.kit.choose import Chooser, one_in
 from tidegate.model.base import FOREVER_MS
 from tidegate.model.jobs import (
@@ -20,6 +22,7 @@ from tidegate.model.jobs import (
 )
 from tidegate.model.nodes import Node
 from tidegate.model.policy import (
+    BY_STANDING,
     DEPTH_ALL,
     PART_BITS,
     Backfill,
@@ -29,8 +32,10 @@ from tidegate.model.policy import (
     Cycle,
     Estimate,
     EstimateFrom,
+    Feedback,
     Fit,
     FitBy,
+    InTide,
     JobClass,
     Order,
     OrderBy,
@@ -39,11 +44,14 @@ from tidegate.model.policy import (
     Preemption,
     Queue,
     Share,
+    Tide,
+    Tides,
     Users,
 )
 
 CPU = 1000
 DEPTHS = (0, 1, 2, DEPTH_ALL)
+ORDERS = (OrderBy.FCFS, OrderBy.SHORTEST, OrderBy.SMALLEST_AREA, OrderBy.EXPANSION, OrderBy.PRIORITY)
 LIMITS = (10, 20, 20, 30, 50, 100)
 AFTER = tuple(AfterKind)
 
@@ -64,9 +72,9 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
     cycle = Cycle()
     if cut and one_in(chooser, 6):
         cycle = Cycle(starts_max=chooser.integer(1, 3))
-    return PolicySpec(
+    spec = PolicySpec(
         "drawn",
-        Order(chooser.pick(tuple(OrderBy)), chooser.pick((0, 0, 15, 60))),
+        Order(chooser.pick(ORDERS), chooser.pick((0, 0, 15, 60))),
         Backfill(chooser.pick(DEPTHS), chooser.pick(tuple(CandidateOrder))),
         Fit(chooser.pick(tuple(FitBy))),
         Estimate(chooser.pick(tuple(EstimateFrom)), raise_steps_ms=(7, 20)),
@@ -81,7 +89,56 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
             chooser.pick((0, 12)), chooser.pick((0, 256)), answer_max_ms=30, at_once_max=chooser.pick((0, 1, 2))
         ),
         cycle,
+        tide=tide_of(chooser) if one_in(chooser, 3) else None,
     )
+    return with_feedback(chooser, spec)
+
+
+def with_feedback(chooser: Chooser, spec: PolicySpec) -> PolicySpec:
+    order, tide = order_of(chooser, spec.order), spec.tide
+    if tide is not None and order.by in BY_STANDING:  # which does not come and go with the tide
+        tide = replace(tide, states={state: replace(other, order=None) for state, other in tide.states.items()})
+    return replace(spec, order=order, feedback=feedback_of(chooser), tide=tide)
+
+
+def tide_of(chooser: Chooser) -> Tides:
+    """One that turns often."""
+    return Tides(
+        depth=chooser.pick((0, 1, 3)),
+        arrivals=chooser.pick((0, 1, 3)),
+        arrivals_min=chooser.pick((1, 3)),
+        wait_ms=chooser.pick((0, 5)),
+        utilization_percent=chooser.pick((0, 0, 50)),
+        ebb_percent=chooser.pick((0, 50, 100)),
+        window_ms=chooser.pick((5, 20)),
+        baseline_ms=chooser.pick((20, 100)),
+        hold_ms=chooser.pick((0, 3, 10)),
+        ebb_ms=chooser.pick((0, 5)),
+        states={state.value: in_tide_of(chooser) for state in Tide if state is not Tide.CALM},
+    )
+
+
+def in_tide_of(chooser: Chooser) -> InTide:
+    return InTide(
+        chooser.pick((None, Order(chooser.pick(ORDERS), chooser.pick((0, 15))))),
+        chooser.pick((None, Backfill(chooser.pick(DEPTHS), chooser.pick(tuple(CandidateOrder))))),
+        chooser.pick((None, Fit(chooser.pick(tuple(FitBy))))),
+        chooser.pick((None, preemption_of(chooser))),
+    )
+
+
+def order_of(chooser: Chooser, order: Order) -> Order:
+    """Sometimes one that goes by what jobs have used or saved."""
+    if not one_in(chooser, 2):
+        return order
+    by = chooser.pick((OrderBy.FEEDBACK, OrderBy.FEEDBACK, OrderBy.SHORTEST_REMAINING))
+    return replace(order, by=by, then=chooser.pick([order for order in OrderBy if order is not OrderBy.FEEDBACK]))
+
+
+def feedback_of(chooser: Chooser) -> Feedback:
+    """Small enough that jobs get to the lowest rung, and old."""
+    rungs = chooser.pick(((), (5,), (2, 8, 20)))
+    return Feedback(rungs, 2, ageing_bound_ms=chooser.pick((15, 60, 200)), turn_ms=chooser.pick((0, 10)))
 
 
 def preemption_of(chooser: Chooser) -> Preemption:

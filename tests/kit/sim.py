@@ -20,7 +20,7 @@ from tidegate.loop.loop import Cadence, Loop
 from tidegate.loop.recovery import keep_snapshot, recover
 from tidegate.model.base import ARRAY_BITS, task_key
 from tidegate.model.commands import Cancel, ChangePolicy, Command, Refused, Release, RevokeExcess, SetNode
-from tidegate.model.events import CycleRan, Event, JobStarted
+from tidegate.model.events import CycleRan, Event, JobStarted, TideTurned
 from tidegate.model.jobs import Job, Outcome
 from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import PolicySpec
@@ -100,7 +100,7 @@ class WatchedLoop(Loop):
         at = world.seq
         super()._cycle(now)
         assert isinstance(self.journal, MemoryJournal)
-        warm = self.journal.events[at:]
+        warm = [event for event in self.journal.events[at:] if not isinstance(event, TideTurned)]
         expected = [cold.cycle, *cold.starts, *cold.halts]
         assert warm == expected, f"a warm memo decides otherwise: {warm} is not {expected}"
         if not cold.cycle.cut:

@@ -9,17 +9,20 @@ from collections.abc import Callable, Iterator
 from msgspec.structs import replace
 
 from tests.kit.slow_placer import Amounts, Chosen, chunks_on, place
-from tests.kit.slow_tree import SlowTree
+from tests.kit.slow_tree import SlowTree, since, sinks, tried
 from tidegate.model.base import ARRAY_BITS, Value
 from tidegate.model.events import JobStarted, Placement, Promise
 from tidegate.model.jobs import Job
 from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import CandidateOrder, FitBy, OrderBy, PolicySpec
 from tidegate.policy import SHARE_BITS
+from tidegate.policy.estimate import remaining
 from tidegate.world.lanes import LaneKey
 from tidegate.world.world import World
 
 FIRST_OF_ALL = -(1 << 62)
+THEN_THESE = FIRST_OF_ALL + 1
+CPU = 1000
 
 
 class Booking(Value, frozen=True, gc=False):
@@ -36,7 +39,7 @@ class Room:
 
     def __init__(self, world: World, pool: str, now: int) -> None:
         self.now = now
-        self.by: FitBy = world.policy.fit.by
+        self.by: FitBy = world.policy_in(pool).fit.by
         busy = {name for run in world.runs.values() for name, _ in run.nodes}
         self.nodes: list[Node] = [  # one that is tried takes one run at a time
             replace(node, state=NodeState.DRAINED)
@@ -107,8 +110,9 @@ def slow_decide(world: World, now: int) -> tuple[list[JobStarted], dict[int, Pro
                 for task, promise in world.promises.items() if task in pool.promised}  # fmt: skip
     tree = SlowTree(world, now)
     if world.policy.queues:
+        tree.keep_for_held()
         heads = [job for pool in world.pools for job in first_of_lanes(world, pool)]
-        tree.keep_for_aged([job for job in heads if has_aged(world.policy, job, now)])
+        tree.keep_for_aged([job for job in heads if has_aged(world, job, now)])
     for name in sorted(world.stirred):
         one = _Slow(world, name, now, tree)
         one.run()
@@ -122,7 +126,7 @@ class _Slow:
         self.world, self.pool, self.now = world, pool, now
         self.tree = tree
         self.passed_by: set[LaneKey] = set()  # no room under the limits of their queues
-        self.policy = world.policy
+        self.policy = world.policy_in(pool)
         self.room = Room(world, pool, now)
         self.starts: list[JobStarted] = []
         self.promises: dict[int, Promise] = {}
@@ -133,14 +137,17 @@ class _Slow:
         depth = self.policy.backfill.depth
         tasks = sorted(waiting(self.world, self.pool), key=lambda found: self._turn(found[0]))
         self._stand({task: job for job, task in tasks}, all_of_them=depth > 1)
+        begun = self._start_held({task: job for job, task in tasks})
+        tasks = [found for found in tasks if found[1] not in begun]
         strict = depth == 0
         while tasks:
             job, task = self.tree.next(tasks, self._rank)
-            aged = self._rank(job) == FIRST_OF_ALL
-            most = depth + (self.policy.order.aged_promises_max if aged else 0)
+            aged = self._rank(job) in (FIRST_OF_ALL, THEN_THESE)
+            promised = self._rank(job) == FIRST_OF_ALL
+            most = depth + (self.policy.order.aged_promises_max if promised else 0)
             may_promise = len(self.promises) < most
             if self.promises and not may_promise:
-                strict |= aged
+                strict |= promised
                 break
             tasks.remove((job, task))
             if not self.tree.has_room(job, aged=aged):
@@ -168,7 +175,7 @@ class _Slow:
             else:
                 self.room.booked.remove(booking)
         if self.policy.backfill.order is CandidateOrder.SHORTEST:
-            tasks.sort(key=lambda found: (found[0].estimate_ms, found[0].submit_ms, found[0].id))
+            tasks.sort(key=lambda found: (found[0].estimate_ms, since(self.world, found[0]), found[0].id))
         while tasks and not strict:
             job, task = self.tree.next(tasks, self._rank)
             tasks.remove((job, task))
@@ -193,6 +200,23 @@ class _Slow:
                     chosen = None
             if chosen is not None:
                 self.standing[promise.task] = self.room.book(job, start, chosen)
+
+    def _start_held(self, waits: dict[int, Job]) -> set[int]:
+        """Those that others made room for start before anybody's turn."""
+        begun = set()
+        for task in sorted(self.held.keys() & self.standing.keys(), key=lambda task: (self.starts_by[task], task)):
+            job, booking = waits[task], self.standing[task]
+            told = next(one for one in self.world.promises if one >> ARRAY_BITS == job.id)
+            if not self.tree.has_room_held(job, told):
+                continue
+            self.room.booked.remove(booking)
+            if self._start(job, task):
+                begun.add(task)
+                self.tree.kept.pop((-1, 0, told), None)
+                del self.standing[task]
+            else:
+                self.room.booked.append(booking)
+        return begun
 
     def _handed_on(self, waits: dict[int, Job]) -> Iterator[Promise]:
         """What an array was promised goes to the tasks that wait now, the earliest to the first."""
@@ -243,12 +267,18 @@ class _Slow:
         return tuple(rows[name] for name, _ in promise.nodes), tuple(count for _, count in promise.nodes)
 
     def _turn(self, job: Job) -> tuple[int, int, int]:
-        return self._rank(job), job.submit_ms, job.id
+        return self._rank(job), since(self.world, job), job.id
 
     def _rank(self, job: Job) -> int:
-        if has_aged(self.policy, job, self.now):
-            return FIRST_OF_ALL
-        return RANKS[self.policy.order.by](self.policy, self.room.nodes, job, self.now)
+        if has_aged(self.world, job, self.now):
+            return THEN_THESE if sinks(self.policy, job) else FIRST_OF_ALL
+        order, rung = self.policy.order, 0
+        if order.by is OrderBy.FEEDBACK and sinks(self.policy, job):
+            used = tried(self.world, job).ran_ms * gpus(self.policy, job)
+            rung = sum(used >= edge * CPU for edge in self.policy.feedback.rungs_ms)
+        by = order.then if order.by is OrderBy.FEEDBACK else order.by
+        left = remaining(self.policy.estimate, job.estimate_ms, tried(self.world, job).kept_ms)
+        return (rung << 58) + RANKS[by](self.policy, self.room.nodes, job, left, self.now)
 
 
 def first_of_lanes(world: World, pool: str) -> Iterator[Job]:
@@ -256,15 +286,25 @@ def first_of_lanes(world: World, pool: str) -> Iterator[Job]:
     found: dict[LaneKey, Job] = {}
     for job, _ in waiting(world, pool):
         first = found.setdefault(world.lane_key(job), job)
-        if (job.submit_ms, job.id) < (first.submit_ms, first.id):
+        if (since(world, job), job.id) < (since(world, first), first.id):
             found[world.lane_key(job)] = job
     yield from found.values()
 
 
-def has_aged(policy: PolicySpec, job: Job, now: int) -> bool:
+def has_aged(world: World, job: Job, now: int) -> bool:
+    policy = world.policy_in(job.pool)
+    if sinks(policy, job):
+        return now - since(world, job) >= policy.feedback.ageing_bound_ms
     known = policy.classes.get(job.spec.klass)
     bound = known.ageing_bound_ms if known and known.ageing_bound_ms else policy.order.ageing_bound_ms
     return bound > 0 and now - job.submit_ms >= bound
+
+
+def gpus(policy: PolicySpec, job: Job) -> int:
+    """In thousandths."""
+    chunk, count = dict(job.spec.shape.chunk), job.spec.shape.count
+    cpus = chunk.get("cpus", 0) * count // policy.feedback.cpus_per_gpu
+    return max(1, chunk["gpus"] * count if "gpus" in chunk else cpus)
 
 
 def waiting(world: World, pool: str) -> Iterator[tuple[Job, int]]:
@@ -295,12 +335,14 @@ def _head_start(policy: PolicySpec, job: Job) -> int:
     return policy.classes[job.spec.klass].head_start_ms if job.spec.klass in policy.classes else 0
 
 
-RANKS: dict[OrderBy, Callable[[PolicySpec, list[Node], Job, int], int]] = {
-    OrderBy.FCFS: lambda _policy, _nodes, _job, _now: 0,
-    OrderBy.SHORTEST: lambda _policy, _nodes, job, _now: job.estimate_ms,
-    OrderBy.SMALLEST_AREA: lambda _policy, nodes, job, _now: job.estimate_ms * _share(nodes, job),
-    OrderBy.EXPANSION: lambda _policy, _nodes, job, now: (
+RANKS: dict[OrderBy, Callable[[PolicySpec, list[Node], Job, int, int], int]] = {
+    OrderBy.FCFS: lambda _policy, _nodes, _job, _left, _now: 0,
+    OrderBy.FEEDBACK: lambda _policy, _nodes, _job, _left, _now: 0,
+    OrderBy.SHORTEST: lambda _policy, _nodes, job, _left, _now: job.estimate_ms,
+    OrderBy.SHORTEST_REMAINING: lambda _policy, _nodes, _job, left, _now: left,
+    OrderBy.SMALLEST_AREA: lambda _policy, nodes, job, _left, _now: job.estimate_ms * _share(nodes, job),
+    OrderBy.EXPANSION: lambda _policy, _nodes, job, _left, now: (
         -((now - job.submit_ms + job.estimate_ms << SHARE_BITS) // job.estimate_ms)
     ),
-    OrderBy.PRIORITY: lambda policy, _nodes, job, _now: job.submit_ms - _head_start(policy, job),
+    OrderBy.PRIORITY: lambda policy, _nodes, job, _left, _now: job.submit_ms - _head_start(policy, job),
 }

@@ -5,15 +5,16 @@ from fractions import Fraction
 
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.jobs import Job
-from tidegate.model.policy import Bounds, Queue, Users
+from tidegate.model.policy import Bounds, OrderBy, PolicySpec, Preempt, Queue, Users
 from tidegate.world.decay import USE_BITS, halved
-from tidegate.world.records import NO_USE
+from tidegate.world.records import NO_TRIES, NO_USE, Tries
 from tidegate.world.world import World
 
 FIRST_OF_ALL = -(1 << 62)
 Task = tuple[Job, int]
-Place = tuple[int, int]
-BEHIND_ALL: Place = (1 << 62, 0)
+Place = tuple[int, int, int]
+"""(0, since when it waits, job) of one past the bound; (1, …) if it sinks; first of all those who hold room."""
+BEHIND_ALL: Place = (1 << 62, 0, 0)
 
 
 class SlowTree:
@@ -30,19 +31,30 @@ class SlowTree:
             self.hold(world.jobs[run.task >> ARRAY_BITS])
 
     def hold(self, job: Job) -> None:
-        self.kept.pop((job.submit_ms, job.id), None)
+        self.kept.pop(self._place(job), None)
         for name in self.names(job):
             held = self.held.setdefault(name, {})
             for resource, amount in job.spec.shape.chunk:
                 held[resource] = held.get(resource, 0) + amount * job.spec.shape.count
 
     def keep(self, job: Job, *, promised: bool) -> None:
-        self.kept.pop((job.submit_ms, job.id), None)
+        self.kept.pop(self._place(job), None)
         if promised:
-            self.kept[job.submit_ms, job.id] = job
+            self.kept[self._place(job)] = job
+
+    def _place(self, job: Job) -> Place:
+        return int(sinks(self.policy, job)), since(self.world, job), job.id
+
+    def keep_for_held(self) -> None:
+        for promise in self.world.promises.values():
+            if promise.held_until > self.now:
+                self.kept[-1, 0, promise.task] = self.world.jobs[promise.task >> ARRAY_BITS]
+
+    def has_room_held(self, job: Job, task: int) -> bool:
+        return all(self._has_room(name, job, (-1, 0, task)) for name in self.names(job) if self.policy.queues)
 
     def keep_for_aged(self, jobs: list[Job]) -> None:
-        for job in sorted(jobs, key=lambda job: (job.submit_ms, job.id)):
+        for job in sorted(jobs, key=self._place):
             if self.has_room(job, aged=True):
                 self.keep(job, promised=True)
 
@@ -62,7 +74,7 @@ class SlowTree:
     # -- limits ------------------------------------------------------------------------------------------
 
     def has_room(self, job: Job, *, aged: bool) -> bool:
-        place = (job.submit_ms, job.id) if aged else BEHIND_ALL
+        place = self._place(job) if aged else BEHIND_ALL
         full = [name for name in self.names(job) if self.policy.queues and not self._has_room(name, job, place)]
         if aged and self.may_ever_hold(job):
             self.shut.update((name, min(place, self.shut.get(name, place))) for name in full)
@@ -107,7 +119,7 @@ class SlowTree:
 
     def next(self, tasks: list[Task], rank: Callable[[Job], int]) -> Task:
         """The first of the queue whose turn it is; `tasks` are in order within every queue."""
-        aged = [found for found in tasks if rank(found[0]) == FIRST_OF_ALL]
+        aged = [found for found in tasks if rank(found[0]) in (FIRST_OF_ALL, FIRST_OF_ALL + 1)]
         if aged:
             return aged[0]
         level = max(self._level(job) for job, _ in tasks)
@@ -156,3 +168,21 @@ class SlowTree:
             used = account.used[column] if column < len(account.used) else 0
             found[resource] = held + halved(used - held, self.now - account.at, half_life)
         return found
+
+
+def sinks(policy: PolicySpec, job: Job) -> bool:
+    known = policy.classes.get(job.spec.klass)
+    if policy.order.by is not OrderBy.FEEDBACK or known is None or known.preempt is Preempt.NEVER:
+        return False
+    return known.preempt in (Preempt.REQUEUE, Preempt.CANCEL) or job.spec.checkpoint is not None
+
+
+def tried(world: World, job: Job) -> Tries:
+    """Of an array, by the task whose turn is next."""
+    returned = world.arrays[job.id].returned if job.spec.array is not None else (0,)
+    return world.tries.get(job.id << ARRAY_BITS | returned[0], NO_TRIES) if returned else NO_TRIES
+
+
+def since(world: World, job: Job) -> int:
+    """When it began to wait, as far as orders ask."""
+    return max(job.submit_ms, tried(world, job).until) if sinks(world.policy, job) else job.submit_ms

@@ -7,6 +7,7 @@ import pytest
 
 from tests.kit.choose import Chooser, Seeded
 from tests.kit.scenario import QUEUES, nodes_of, preemption_of, queues_of, shape_of
+from tidegate.core.feedback import HAS_AGED, HAS_SUNK
 from tidegate.engines.virtual import VirtualEngine
 from tidegate.journals.memory import MemoryJournal
 from tidegate.lab.ports import VirtualClock
@@ -14,9 +15,21 @@ from tidegate.lab.replay import set_up
 from tidegate.loop.loop import Loop
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.commands import Command, Submit
-from tidegate.model.events import Event, HaltRequested, JobStarted, JobSubmitted
+from tidegate.model.events import AttemptLost, Event, HaltRequested, JobStarted, JobSubmitted
 from tidegate.model.jobs import Checkpoint, JobSpec
-from tidegate.model.policy import Backfill, Fit, FitBy, JobClass, Order, OrderBy, PolicySpec, Preempt, Share
+from tidegate.model.policy import (
+    SAVE_FIRST,
+    Backfill,
+    Feedback,
+    Fit,
+    FitBy,
+    JobClass,
+    Order,
+    OrderBy,
+    PolicySpec,
+    Preempt,
+    Share,
+)
 from tidegate.world.world import World
 
 FOR_EVER = 1 << 40
@@ -29,7 +42,10 @@ TURNS_MAX = 5000
 def policy_of(chooser: Chooser) -> PolicySpec:
     return PolicySpec(
         "drawn",
-        Order(chooser.pick((OrderBy.FCFS, OrderBy.SMALLEST_AREA, OrderBy.PRIORITY))),
+        Order(
+            chooser.pick((OrderBy.FCFS, OrderBy.SMALLEST_AREA, OrderBy.PRIORITY, OrderBy.FEEDBACK, OrderBy.FEEDBACK)),
+            then=chooser.pick((OrderBy.FCFS, OrderBy.SMALLEST_AREA, OrderBy.SHORTEST_REMAINING)),
+        ),
         Backfill(chooser.pick((1, 2, 1 << 30))),
         Fit(chooser.pick(tuple(FitBy))),
         classes={
@@ -40,7 +56,14 @@ def policy_of(chooser: Chooser) -> PolicySpec:
         queues=queues_of(chooser) if chooser.integer(0, 3) else {},
         share=Share(chooser.pick((0, 50))),
         preemption=preemption_of(chooser),
+        feedback=feedback_of(chooser),
     )
+
+
+def feedback_of(chooser: Chooser) -> Feedback:
+    """A bound now and then that comes into play before the end."""
+    bound, turn = chooser.pick((FOR_EVER, FOR_EVER, REST_MS // 2)), chooser.pick((0, 100))
+    return Feedback(chooser.pick(((), (10,), (5, 40, 300))), 1, ageing_bound_ms=bound, turn_ms=turn)
 
 
 class Script:
@@ -80,9 +103,14 @@ def at_rest(seed: int) -> Loop:
         if any(is_interruption(event) for event in journal.events[seen:]):
             quiet_from = now
         seen = len(journal.events)
-        if not going_on or now > quiet_from + REST_MS:
+        if not going_on or now > quiet_from + REST_MS or (ages(policy) and now > 4 * REST_MS):
             return loop
     raise AssertionError(f"no rest after {sum(map(is_interruption, journal.events))} interruptions, at {clock.now()}")
+
+
+def ages(policy: PolicySpec) -> bool:
+    """Where jobs never end those past the bound take turns for ever, each once in a bound: see check_turns."""
+    return policy.order.by is OrderBy.FEEDBACK and policy.feedback.ageing_bound_ms < FOR_EVER
 
 
 def spec_of(chooser: Chooser) -> JobSpec:
@@ -125,12 +153,34 @@ def check_rules(loop: Loop) -> None:
             lower, higher = policy.classes[victim.klass], policy.classes[other.klass]
             assert lower.level <= higher.level
             assert lower.preempt is not Preempt.NEVER
-            assert lower.preempt is not Preempt.CHECKPOINT or victim.checkpoint is not None
+            assert lower.preempt not in SAVE_FIRST or victim.checkpoint is not None
             assert event.at - started[event.task] >= policy.preemption.min_run_ms
-            assert lower.level < higher.level or victim.queue != other.queue
+            assert lower.level < higher.level or victim.queue != other.queue or is_by_feedback(event)
+    check_turns(policy, events)
     users = Counter((at // 60_000, specs[task >> ARRAY_BITS].user) for at, task in interruptions(events))
     most = policy.preemption.user_max
     assert not most or all(count <= 2 * most for count in users.values())
+
+
+def check_turns(policy: PolicySpec, events: list[Event]) -> None:
+    """Who takes room for its age has waited for the bound since it was submitted or last ran, and keeps its turn."""
+    rules, turns = policy.feedback, dict[int, int]()
+    waits: dict[int, int] = {}
+    for event in events:
+        if isinstance(event, JobSubmitted):
+            waits[event.job.id << ARRAY_BITS] = event.at
+        elif isinstance(event, AttemptLost):
+            waits[event.task] = event.at
+        elif isinstance(event, JobStarted) and event.at - waits[event.task] >= rules.ageing_bound_ms:
+            turns[event.task] = event.at + rules.turn_ms
+        elif isinstance(event, HaltRequested) and is_by_feedback(event):
+            assert event.at >= turns.get(event.task, 0)
+            if event.by.endswith(HAS_AGED):
+                assert event.at - waits[event.room_for] >= rules.ageing_bound_ms
+
+
+def is_by_feedback(event: HaltRequested) -> bool:
+    return event.by.endswith((HAS_SUNK, HAS_AGED))
 
 
 def interruptions(events: list[Event]) -> Iterator[tuple[int, int]]:

@@ -164,6 +164,14 @@ class Played:
             if isinstance(event, ev.PolicyChanged)
         ]
 
+    def tides(self) -> dict[str, list[tuple[str, str, str]]]:
+        """pool -> (when, what it turned to, why) of each turn"""
+        found = defaultdict(list)
+        for event in self.journal.events:
+            if isinstance(event, ev.TideTurned):
+                found[event.pool].append((format_duration(event.at), event.after.value, event.why))
+        return found
+
     def ends(self) -> dict[str, tuple[str, str]]:
         """task, or job where what was left of it was dropped -> (when, outcome)"""
         found = {}
@@ -194,6 +202,16 @@ def differences(scenario: Scenario, played: Played) -> list[str]:
         for task, times in wanted.items():
             found += _differ(f"{task} {what}", [_time(one) for one in listed(times)], got.get(task, []))
     found += _nodes(scenario, played)
+    for pool, turns in expect.tides.items():
+        pairs = [(_time(when), state) for when, _, state in (one.partition(" ") for one in listed(turns))]
+        found += _differ(f"tide of {pool}", pairs, [(when, state) for when, state, _ in played.tides()[pool]])
+    for pool, reasons in expect.tide_whys.items():
+        given = " / ".join(why for _, _, why in played.tides()[pool])
+        found += [
+            f"why of the tide of {pool}: wanted {part!r}, got {given!r}"
+            for part in listed(reasons)
+            if part not in given
+        ]
     for job, outcomes in expect.notices.items():
         told = [outcome.value for told, outcome in played.notices if told == int(job)]
         found += _differ(f"notices of {job}", listed(outcomes), told)

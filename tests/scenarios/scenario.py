@@ -147,6 +147,8 @@ class Expected(Data):
     cuts: list[str] | None = None  # the counts that ran out, one a cycle
     backfilled: list[str] | None = None
     nodes: dict[str, Words] = {}  # node -> "10m drained", and each later change of its state
+    tides: dict[str, Words] = {}  # pool -> "10m rising", and each later turn
+    tide_whys: dict[str, Words] = {}  # pool -> parts of the reasons
     node_why: dict[str, str] = {}  # node -> part of the last reason that was given for its state
     notices: dict[str, Words] = {}  # job -> the outcome its notify command was told, each time
     policies: list[str] | None = None  # "0s 1 fcfs", "10m 2 easy by ann: why": when, version, name, by whom, note

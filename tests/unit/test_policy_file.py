@@ -19,6 +19,7 @@ from tidegate.model.policy import (
     Fit,
     FitBy,
     Hours,
+    InTide,
     JobClass,
     Order,
     OrderBy,
@@ -28,10 +29,12 @@ from tidegate.model.policy import (
     Queue,
     Rule,
     Share,
+    Tides,
     Users,
 )
 from tidegate.wire import policy_fields, yaml_text
 from tidegate.wire.policy_file import (
+    BOUND_MS,
     PolicyError,
     builtin_names,
     describe,
@@ -64,7 +67,12 @@ checkpoints: {every: 10m, write_mib_s: 200, at_once_max: 4}
 cycle: {starts_max: 1_000}
 admission:
   large: {at_least: {gpus: 8, nodes: 2}, closed: [mon-fri 08:00-18:00], utc_offset: -1h, why: by night}
-  tagged: {needs_tags: project, queues: [lab], unless_classes: ["no"], classes: critical, time_from: 1h}
+  tagged: {needs_tags: project, queues: [lab], unless_classes: ["no"], classes: critical, time_from: 1h, tides: surge}
+tide:
+  states:
+    surge: {order: {by: fcfs}, backfill: 2, fit: spread, preemption: {budget_percent: 50}, why: quick}
+  depth: 30
+  wait: 20m
 """
 
 
@@ -119,9 +127,22 @@ def test_every_entry_is_read():
                 utc_offset_ms=-HOUR_MS,
                 why="by night",
             ),
-            "tagged": Rule((), HOUR_MS, ("lab",), ("critical",), ("no",), ("project",)),
+            "tagged": Rule((), HOUR_MS, ("lab",), ("critical",), ("no",), ("project",), tides=("surge",)),
         },
-        "a test",
+        Tides(
+            30,
+            wait_ms=20 * 60_000,
+            states={
+                "surge": InTide(  # what is not said is as in the policy itself, wherever that stands
+                    Order(OrderBy.FCFS, 24 * HOUR_MS, why="small first"),
+                    Backfill(2, CandidateOrder.SHORTEST),
+                    Fit(FitBy.SPREAD),
+                    Preemption(0, min_run_ms=60_000, budget_percent=50),
+                    "quick",
+                )
+            },
+        ),
+        why="a test",
     )
 
 
@@ -133,7 +154,7 @@ def test_one_value_stands_for_a_whole_section():
     short = "name: s\norder: shortest\nbackfill: none\nfit: spread\nestimate: last-two\nclasses: {a: 2h, b: 0}\n"
     assert load_policy(short, "p.yaml") == PolicySpec(
         "s",
-        Order(OrderBy.SHORTEST),
+        Order(OrderBy.SHORTEST, BOUND_MS),
         Backfill(0),
         Fit(FitBy.SPREAD),
         Estimate(EstimateFrom.LAST_TWO),
@@ -159,7 +180,13 @@ def test_a_byte_order_mark_and_bytes_are_read():
     ("text", "place", "path", "message", "cure"),
     [
         ("name: a\nordr: fcfs", (2, 1), "ordr", "not a field", "did you mean 'order'?"),
-        ("name: a\norder: {bie: x}", (2, 9), "order.bie", "not a field", "by, ageing_bound, aged_promises_max, why"),
+        (
+            "name: a\norder: {bie: x}",
+            (2, 9),
+            "order.bie",
+            "not a field",
+            "by, ageing_bound, aged_promises_max, then, why",
+        ),
         ("name: a\nageing_bound: 1h", (2, 1), "ageing_bound", "not a field", "belongs to order.ageing_bound"),
         ("name: a\nfit: pakc", (2, 6), "fit", "no 'pakc'", "did you mean 'pack'? write one of first, best, pack"),
         ("name: a\nfit: {by: 7}", (2, 11), "fit.by", "no '7'", "one of first, best, pack, spread"),
@@ -179,7 +206,7 @@ def test_a_byte_order_mark_and_bytes_are_read():
         ("name: a\ncycle: {starts_max: 0}", (2, 21), "cycle.starts_max", "too small", "1 or more"),
         ("name: a\ncycle: 5", (2, 8), "cycle", "plain value", "starts_max, why"),
         ("name: a\norder:", (2, 7), "order", "no value", "leave the line out"),
-        ("name: a\norder: [fcfs]", (2, 8), "order", "a list", "by, ageing_bound, aged_promises_max, why"),
+        ("name: a\norder: [fcfs]", (2, 8), "order", "a list", "by, ageing_bound, aged_promises_max, then, why"),
         ("name: a\nclasses: [x]", (2, 10), "classes", "a list", "name: …"),
         ("name: a\nclasses: {x: }", (2, 13), "classes.x", "no value", "head_start"),
         ("name: a\nwhy: [x]", (2, 6), "why", "a list", "write a text"),
@@ -252,6 +279,8 @@ def test_a_byte_order_mark_and_bytes_are_read():
             "name one",
         ),
         ("name: a\nadmission: {r: {at_least: {gpus: 0}}}", (2, 28), "admission.r.at_least.gpus", "as much", "leave it"),
+        ("name: a\norder: {by: feedback, then: feedback}", (2, 23), "order.then", "no rungs", "another"),
+        ("name: a\nfeedback: {rungs: [2h, 1h]}", (2, 12), "feedback.rungs", "no edges", "that rise"),
         ("name: ''", (1, 7), "name", "empty", "one letter"),
         ("name: ~", (1, 7), "name", "no value", "write one"),
     ],
@@ -343,7 +372,10 @@ def test_long_and_odd_names_do_not_flood_the_message():
 @pytest.mark.parametrize(
     ("text", "line", "path", "message"),
     [
-        ("name: a\norder: shortest", 2, "order.ageing_bound", "can starve"),
+        ("name: a\norder: {by: shortest-remaining, ageing_bound: 0}", 2, "order.ageing_bound", "can starve"),
+        ("name: a\norder: feedback", 2, "order.by", "nobody sinks"),
+        ("name: a\nfeedback: {turn: 1h}", 2, "feedback", "no effect"),
+        ("name: a\norder: {then: shortest}", 2, "order.then", "no effect"),
         ("name: a\norder:\n  by: expansion\n  ageing_bound: 0", 4, "order.ageing_bound", "can starve"),
         ("name: a\nbackfill: {depth: 0, order: shortest}", 2, "backfill.order", "no effect"),
         ("name: a\nbackfill: none\norder: {by: shortest, ageing_bound: 1d}", 2, "backfill.depth", "stand idle"),

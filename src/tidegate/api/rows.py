@@ -146,7 +146,7 @@ def node_rows(world: World) -> Iterator[NodeRow]:
         node = world.nodes[name]
         pool = world.pools[node.pool]
         row = pool.row_of[name]
-        free = pool.buffer[:, row] + (CLOSED if row in pool.closed else 0)
+        free = pool.free[:, row] + (CLOSED if row in pool.closed else 0)
         yield NodeRow(
             name=name, pool=node.pool, state=str(node.state), capacity=dict(node.capacity),
             free={resource: int(free[world.columns[resource]]) for resource, _ in node.capacity},

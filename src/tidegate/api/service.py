@@ -22,6 +22,7 @@ from tidegate.api.rows import live_rows, node_rows
 from tidegate.api.shares import excess_of, share_body
 from tidegate.api.submit import MistakeError, command_of
 from tidegate.api.table import Look, QueueTable, text_of
+from tidegate.api.tides import tides_body
 from tidegate.api.words import RefusedError, Tasks, number, problem, states_of, task_of
 from tidegate.model import commands as cmd
 from tidegate.model.commands import Command, Refused
@@ -350,6 +351,9 @@ class Service:
 
     def _share(self, request: Request) -> None:
         request.answer(200, encode(share_body(self.world, self.facts.now())))
+
+    def _tide(self, request: Request) -> None:
+        request.answer(200, encode(tides_body(self.world, self.facts.now())))
 
     def _approve(self, request: Request, body: api.ExcessBody, word: str) -> None:
         self._may_approve(request, word)

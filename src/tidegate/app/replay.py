@@ -13,8 +13,9 @@ from tidegate.engines.virtual import VirtualEngine
 from tidegate.journals.memory import Tee
 from tidegate.journals.sqlite import SqliteJournal
 from tidegate.lab.generate import GenerateError, GenerateOptions, write_swf
-from tidegate.lab.measure import Row
-from tidegate.lab.replay import BrokenStateError, Machine, News, Outcome, ScheduleFile, Wiring, first_arrivals, replay
+from tidegate.lab.measure import Row, ScheduleFile
+from tidegate.lab.replay import BrokenStateError, Machine, News, Outcome, Wiring, first_arrivals, replay
+from tidegate.lab.tides import TideLog
 from tidegate.lab.traces import read_trace
 from tidegate.lab.traces.journal import workload_from_events
 from tidegate.lab.workload import Filter, Runtimes, TraceError, TraceOptions, Workload
@@ -140,6 +141,9 @@ def _run_one(
             journal = SqliteJournal(path, grouped=True, fresh=True)
             stack.callback(journal.close)
             kept.append(journal)
+        tides = TideLog() if policy.tide is not None else None
+        if tides is not None:
+            kept.append(tides)
         outcome = replay(
             arrivals,
             total,
@@ -157,7 +161,8 @@ def _run_one(
         policy=policy,
         outcome=outcome,
         figures={"policy": policy.name, **outcome.figures, "peak_rss_mb": peak, "refused": len(outcome.refused),
-                 "never_ended": outcome.stuck, "cadence": str(wish.cadence)},
+                 "never_ended": outcome.stuck, "cadence": str(wish.cadence),
+                 **({} if tides is None else {"tides": tides.figures()})},
     )  # fmt: skip
 
 

@@ -13,6 +13,10 @@ def generate(options: Options) -> int:
     return int(late("tidegate.cli.generate:generate")(options))
 
 
+def lab(options: Options) -> int:
+    return int(late("tidegate.cli.trials:lab")(options))
+
+
 def demo(options: Options) -> int:
     if options.replay:
         return int(late("tidegate.cli.burst:burst")(options))
@@ -47,6 +51,7 @@ REPLAY = Command(
            "and end", choice("batched", "per-event"), default="batched"),
     "what comes out",
     flag("--json", "one object (a list with several policies) on standard output"),
+    flag("--tides", "every turn of the tide, when and why (of policies with a tide; --json has them in any case)"),
     Option("--schedule", "OUT.csv", "job_id, submit, start, wait, end, nodes, in order of end"),
     Option("--journal", "OUT", "keep every event; `tide replay OUT` reads it again"),
     flag("--check", "compare the state with its records all along (slow)"),
@@ -88,4 +93,19 @@ DEMO = Command(
     Option("--seed", "S", "of the generated month: another one (default 7)", whole, default=7),
     examples="\ntide demo\ntide demo --replay\n",
 )
-COMMANDS = {"replay": REPLAY, "generate": GENERATE, "demo": DEMO}
+LAB = Command(
+    "lab",
+    "Trials. detect: how often the tide is told where there is none, and how late where there is one, on counts of "
+    "arrivals over time. modes: a policy with a tide against itself kept as in a calm, and as in a surge, for good, on "
+    "bursts from the generator.",
+    lab,
+    "options",
+    Option("--column", "NAME", "detect: which column counts (default submit_gpu_job)", default="submit_gpu_job"),
+    Option("--policy", "NAME|FILE", "detect: whose signs (default: those of `tide: {}`)", default=""),
+    Option("--seed", "S", "detect: another chance (default 1)", whole, default=1),
+    Option("--seeds", "N", "modes: so many workloads (default 4)", count, default=4),
+    flag("--json", "figures for programs"),
+    words="detect COUNTS.csv | modes POLICY", least=2, most=2,
+    examples="\ntide lab detect helios_venus_arrivals_10min.csv.gz\ntide lab modes examples/policies/surge.yaml\n",
+)  # fmt: skip
+COMMANDS = {"lab": LAB, "replay": REPLAY, "generate": GENERATE, "demo": DEMO}

@@ -35,6 +35,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ("logs", "tidegate.cli.logs", "what a job has written"),
         ("nodes", "tidegate.cli.nodes", "the nodes, and what is free"),
         ("share", "tidegate.cli.share", "whose turn it is among queues, and why"),
+        ("tide", "tidegate.cli.tide", "how demand stands in every pool, and what that changes"),
         ("events", "tidegate.cli.events", "everything that happens"),
     )),
     ("server", (
@@ -54,6 +55,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     )),
     ("laboratory", (
         ("replay", "tidegate.cli.lab", "run a recorded workload through the live loop, under any policy"),
+        ("lab", "tidegate.cli.lab", "trials: how well bursts are told, and what a tide is worth"),
         ("generate", "tidegate.cli.lab", "write a synthetic workload with bursts"),
         ("demo", "tidegate.cli.lab", "a real burst on this machine, watched live"),
     )),

@@ -28,7 +28,7 @@ def replay(options: Options) -> int:
     if options.json:
         show_json(prepared, replayed)
     else:
-        show(prepared, replayed)
+        show(prepared, replayed, every_turn=options.tides)
     return 0
 
 
@@ -115,13 +115,17 @@ FIGURES = (
 )  # fmt: skip
 
 
-def show(prepared: "Prepared", replayed: "list[Replayed]") -> None:
+def show(prepared: "Prepared", replayed: "list[Replayed]", *, every_turn: bool) -> None:
     figures = [one.figures for one in replayed]
     rows = [[title, *(duration(f[key]) for f in figures)] for title, key in FIGURES]
     rows.append(["mean bounded slowdown", *(f"{f['bsld_mean']:.2f}" for f in figures)])
     rows.append(["largest bounded slowdown", *(f"{f['bsld_max']:.1f}" for f in figures)])
     rows.append(["utilisation", *(f"{f['utilization']:.1%}" for f in figures)])
     rows.append(["started ahead of their turn", *(f"{f['backfilled']:,}" for f in figures)])
+    if any(f["preemptions"] for f in figures):
+        rows.append(["interrupted to make room", *(f"{f['preemptions']:,}" for f in figures)])
+        rows.append(["most of them in a minute", *(most_in_a_minute(f) for f in figures)])
+        rows.append(["hours of work lost by it", *(f"{f['lost_hours']:,.0f}" for f in figures)])
     rows.append(["jobs replayed a second", *(f"{f['jobs_per_s']:,.0f}" for f in figures)])
     rows.append(["decision digest", *(f["digest"][:12] for f in figures)])
     machine = f"{len(prepared.nodes):,} node{'s' if len(prepared.nodes) > 1 else ''}"
@@ -131,6 +135,32 @@ def show(prepared: "Prepared", replayed: "list[Replayed]") -> None:
         rows,
     )
     tell_leftovers(replayed)
+    for one in figures:
+        if "tides" in one:
+            tell_tides(one["policy"], one["tides"], every_turn=every_turn)
+
+
+def tell_tides(policy: str, tides: dict[str, Any], *, every_turn: bool) -> None:
+    """How long each tide lasted and how those fared who started meanwhile; when each turned, and why."""
+    rows = [
+        [state, duration(said["hours"] * 3600), f"{said['tasks_came']:,}", f"{said['tasks_started']:,}",
+         duration(said["wait_mean_s"])]
+        for state, said in tides["states"].items()
+    ]  # fmt: skip
+    show_table(
+        f"{policy}: {tides['turned']:,} turns of the tide", ["tide", "lasted", "came", "started", "waited"], rows
+    )
+    if every_turn:
+        turns = [
+            [duration(turn["at_s"]), turn["pool"], f"{turn['from']} → {turn['to']}", turn["why"]]
+            for turn in tides["turns"]
+        ]
+        show_table("since the first second of the trace", ["when", "pool", "tide", "why"], turns, left=(1, 2, 3))
+
+
+def most_in_a_minute(figures: dict[str, Any]) -> str:
+    percent = figures["preemptions_minute_percent"]
+    return f"{figures['preemptions_minute_max']:,}" + (f", {percent} % of what ran" if percent else "")
 
 
 def tell_leftovers(replayed: "list[Replayed]") -> None:

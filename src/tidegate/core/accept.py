@@ -14,7 +14,7 @@ from tidegate.model.base import ARRAY_BITS, ARRAY_TASKS_MAX
 from tidegate.model.commands import Refused
 from tidegate.model.jobs import After, Job, JobSpec, Outcome
 from tidegate.model.nodes import Node, NodeState
-from tidegate.policy.admission import no_queue, refusal, said
+from tidegate.policy.admission import default_pool, no_queue, refusal, said
 from tidegate.policy.estimate import estimate
 from tidegate.world import arrays
 from tidegate.world.ended import satisfied
@@ -157,11 +157,6 @@ def _check_array(spec: JobSpec) -> Refused | None:
 
 def rises(values: Iterable[Any]) -> bool:
     return all(a < b for a, b in pairwise(values))
-
-
-def default_pool(world: World) -> str:
-    """Where a job goes that names no pool: the first by name."""
-    return next(iter(world.pools)) if len(world.pools) == 1 else min(world.pools, default="")
 
 
 def _check_shape(world: World, spec: JobSpec, name: str) -> Refused | None:

@@ -32,7 +32,7 @@ from tidegate.model.events import (
 )
 from tidegate.model.policy import CandidateOrder, PolicySpec
 from tidegate.policy.order import AGED
-from tidegate.policy.share import BEHIND_ALL, shares_for_cycle
+from tidegate.policy.share import BEHIND_ALL, held_place, shares_for_cycle
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
 from tidegate.world.world import World
@@ -40,7 +40,7 @@ from tidegate.world.world import World
 
 def decide(world: World, memo: Memo, now: int) -> Plan:
     memo.refresh(world)
-    cycle = _Cycle(world, now, preempts=memo.preempts)
+    cycle = _Cycle(world, now, preempts=memo.preempts and (bool(world.saves) or not memo.only_savers))
     stirred = world.stirred
     for name in sorted(stirred) if len(stirred) > 1 else stirred:
         if cycle.cut:
@@ -48,7 +48,7 @@ def decide(world: World, memo: Memo, now: int) -> Plan:
         _look_at(cycle, memo, stirred[name])
     if world.suspects:
         _one_run_where_tried(cycle)
-    looks = tuple(sorted(cycle.preemptor.looks.items())) if cycle.preemptor is not None else ()
+    looks = tuple(sorted(cycle.looks.items())) if cycle.looks else ()
     number = world.cycle + 1
     memo.cycle = -1 if cycle.cut in {CUT_BY_TRIALS, CUT_BY_PREEMPTION} else number
     ran = CycleRan(
@@ -81,14 +81,17 @@ def _one_run_where_tried(cycle: "_Cycle") -> None:
 class _Cycle:
     """What one cycle gathers over its pools."""
 
-    __slots__ = ("cut", "halts", "now", "policy", "preemptor", "promised", "shares", "starts", "withdrawn", "world")
+    __slots__ = (
+        "cut", "halts", "looks", "now", "policy", "preemptor", "promised", "shares", "starts", "withdrawn", "world",
+    )  # fmt: skip
 
     def __init__(self, world: World, now: int, *, preempts: bool) -> None:
         self.world = world
         self.policy = world.policy
         self.now = now
         self.shares = shares_for_cycle(world, now)
-        self.preemptor = Preemptor(world, self.shares, now) if preempts else None
+        self.looks: dict[str, int] = {}  # by pool: when time alone may change the answer
+        self.preemptor = Preemptor(world, self.shares, now, self.looks) if preempts else None
         self.starts: list[JobStarted] = []
         self.halts: list[HaltRequested] = []
         self.promised: list[Promise] = []
@@ -98,21 +101,23 @@ class _Cycle:
 
 def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
     """A full pass, or just the arrivals where nothing else could have changed."""
-    ranking, unchanged = memo.ranking(cycle.policy, pool, cycle.now)
-    settled = memo.settled.get(pool.name)
+    policy = cycle.policy if not cycle.world.swayed else cycle.world.policy_in(pool.name)
+    ranking, unchanged = memo.ranking(policy, pool, cycle.now)
+    settled = memo.settled.get(pool.name) if cycle.preemptor is None else None
     room_came = pool.freed is None or bool(pool.freed)
-    if settled is None or not unchanged or room_came or not _only_arrivals(settled, cycle.policy, pool, ranking):
-        if settled is not None:
-            del memo.settled[pool.name]
+    if settled is None or not unchanged or room_came or not _only_arrivals(settled, policy, pool, ranking):
+        memo.settled.pop(pool.name, None)
         ranking.room_came(pool.freed)
         if ranking.known or pool.promised:
-            placer = placer_for(pool, cycle.policy.fit.by, cycle.now, ranking.cursors)
+            placer = placer_for(pool, policy.fit.by, cycle.now, ranking.cursors)
             full_pass = _Pass(
-                cycle, pool, placer, Turns(cycle.policy, cycle.now, pool, ranking, ranking.leaves, cycle.shares)
+                cycle, pool, placer, Turns(policy, cycle.now, pool, ranking, ranking.leaves, cycle.shares)
             )
             settled = full_pass.full()
             if settled is not None and cycle.shares is None and cycle.preemptor is None:
                 memo.settled[pool.name] = settled
+            if cycle.preemptor is not None:
+                cycle.preemptor.look_when_aged(pool, ranking.by_age)
             if full_pass.standing:  # they may have taken room from now on when cursors moved
                 ranking.cursors.clear()
     elif (pool.fresh or settled.untried) and not settled.strict:
@@ -124,8 +129,8 @@ def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
             return
         some: dict[LeafKey, list[Ranked]] = {}
         for entry in arrived:
-            some.setdefault(leaf_key(cycle.policy, ranking, entry[5], entry[0]), []).append(entry)
-        turns = Turns(cycle.policy, cycle.now, pool, ranking, some, None)
+            some.setdefault(leaf_key(policy, ranking, entry[5], entry[0]), []).append(entry)
+        turns = Turns(policy, cycle.now, pool, ranking, some, None)
         settled.untried = _Pass(cycle, pool, settled.placer, turns).candidates()
 
 
@@ -154,6 +159,7 @@ class _Pass:
     """One pool in one cycle."""
 
     __slots__ = (
+        "begun",
         "cycle",
         "held",
         "last",
@@ -177,11 +183,12 @@ class _Pass:
         self.placer = placer
         self.turns = turns
         self.world = cycle.world
-        self.policy = cycle.policy
+        self.policy = turns.policy
         self.now = cycle.now
         self.promises: dict[int, Promise] = {}
         self.standing: dict[int, tuple[int, Chosen]] = {}  # promises of earlier cycles that still hold
-        self.held: dict[int, int] = {}  # those of them that others were interrupted for, and until when
+        self.held: dict[int, Promise] = {}  # those of them that others were interrupted for
+        self.begun: set[int] = set()  # those of them that start now
         self.lifts = 0  # how often room came back: what was refused before may fit since
         self.moved = False  # a standing promise did not just stay, so a second pass might choose better
         self.last: Order | None = None  # of the last job refused in its turn,
@@ -193,6 +200,7 @@ class _Pass:
         depth, pool = self.policy.backfill.depth, self.pool
         if pool.promised:
             self._stand(all_of_them=depth > 1)
+            self._start_held()
         self._heads()
         if self.standing and not self.cycle.cut:
             self._lift_the_rest()
@@ -223,7 +231,7 @@ class _Pass:
                     self.last, self.last_level, self.strict = order, turns.level or FLAT[0], True
                 break
             lane, done = turns.take(leaf)[5:]
-            if turns.has_room(lane, order):
+            if not (self.begun and self._goes_on(lane, done)) and turns.has_room(lane, order):
                 line = done or Line(self.world, lane)
                 if self._turn(leaf, line, order, may_promise=may_promise):
                     turns.comes_again(line)
@@ -253,7 +261,7 @@ class _Pass:
         if line.lifts != self.lifts:
             chosen = self.placer.start(lane, self.now + lane.estimate_ms)
             if chosen is not None:
-                self._started(line, chosen, backfilled=bool(self.promises))
+                self._starts(lane, task, chosen, backfilled=bool(self.promises))
                 self.moved |= standing is not None
                 return True
         if may_promise:
@@ -272,9 +280,12 @@ class _Pass:
         soon = self.now + grace_ms
         if promise.start_by <= soon:
             return
+        victims = preemptor.victims(self.pool, lane, line.job, task)
+        if not victims:
+            return
         self.placer.lift(lane, promise.start_by, self._rows(promise))
         room = self.placer.room_between(soon, soon + lane.estimate_ms)
-        halts = preemptor.make_room(self.pool, lane, line.job, task, room)
+        halts = preemptor.make_room(self.pool, lane, line.job, task, room, victims)
         if not halts:
             self.placer.stand(lane, promise.start_by, self._rows(promise))
             return
@@ -287,7 +298,7 @@ class _Pass:
 
     def _promise(self, lane: Lane, task: int, start: int, chosen: Chosen) -> Promise:
         """A promise whose start is what it was keeps its nodes too, if they are free then."""
-        known, held_until = self.world.promises.get(task), self.held.get(task, 0)
+        known, held_until = self.world.promises.get(task), self._held_until(task)
         if known is not None and known.start_by == start and known.nodes and chosen[0]:
             before = self._rows(known)
             if before != chosen:
@@ -308,6 +319,9 @@ class _Pass:
         leaf = turns.leaf()
         while leaf is not None and not cycle.cut:
             _, _, _, _, estimate, lane, done = turns.take(leaf)
+            if self.begun and self._goes_on(lane, done, shortest=shortest):
+                leaf = turns.leaf()
+                continue
             chosen = placer.start(lane, now + estimate) if turns.has_room(lane, BEHIND_ALL) else None
             if chosen is None:
                 refused += 1
@@ -316,7 +330,7 @@ class _Pass:
                     refused = 0
             else:
                 line = done or Line(self.world, lane)
-                self._started(line, chosen, backfilled=True)
+                self._starts(lane, line.task, chosen, backfilled=True)
                 turns.started(leaf, line)
                 if line.advance():
                     turns.comes_again(line, shortest=shortest)
@@ -325,11 +339,19 @@ class _Pass:
 
     # -- what both do ------------------------------------------------------------------------------------
 
-    def _started(self, line: Line, chosen: Chosen, *, backfilled: bool) -> None:
-        cycle, task = self.cycle, line.task
-        tries = self.world.tries
+    def _goes_on(self, lane: Lane, done: Line | None, *, shortest: bool = False) -> bool:
+        """True: the task whose turn it was has begun before, and the next of its lane gets a turn of its own."""
+        line = done or Line(self.world, lane)
+        if line.task not in self.begun:
+            return False
+        if line.advance():
+            self.turns.comes_again(line, shortest=shortest)
+        return True
+
+    def _starts(self, lane: Lane, task: int, chosen: Chosen, *, backfilled: bool) -> None:
+        cycle, tries = self.cycle, self.world.tries
         attempt = tries[task].attempt + 1 if task in tries else 1
-        end = self.now + line.lane.estimate_ms
+        end = self.now + lane.estimate_ms
         cycle.starts.append(JobStarted(self.now, task, attempt, end, self._names(chosen), backfilled))
         if len(cycle.starts) >= self.policy.cycle.starts_max:
             cycle.cut = CUT_BY_STARTS + self.pool.name
@@ -339,7 +361,7 @@ class _Pass:
         rows, counts = chosen
         if len(rows) == 1:
             return ((names[rows[0]], counts[0]),)
-        return tuple([(names[row], count) for row, count in zip(rows, counts, strict=True)])
+        return tuple([(names[rows[at]], counts[at]) for at in range(len(rows))])
 
     # -- promises ----------------------------------------------------------------------------------------
 
@@ -355,11 +377,35 @@ class _Pass:
                 task = next(array_tasks(self.world, job), task)  # a lost task may have come before it
             chosen = self.placer.stand(self.pool.lanes[self.world.lane_key(job)], promise.start_by, self._rows(promise))
             if promise.held_until > self.now:
-                self.held[task] = promise.held_until
+                self.held[task] = promise
             if chosen is not None:
                 self.standing[task] = (promise.start_by, chosen)
             else:
                 self.moved = True
+
+    def _start_held(self) -> None:
+        """Those that others made room for, before anybody's turn: else it was made in vain, and made again."""
+        for task, promise in self.held.items():
+            looks = self.cycle.looks
+            looks[self.pool.name] = min(promise.held_until, looks.get(self.pool.name, promise.held_until))
+            if task not in self.standing:
+                continue
+            lane = self.pool.lanes[self.world.lane_key(self.world.jobs[task >> ARRAY_BITS])]
+            standing = self.standing[task]
+            if not self.turns.has_room(lane, held_place(promise)):
+                continue
+            self.placer.lift(lane, *standing)
+            chosen = self.placer.start(lane, self.now + lane.estimate_ms)
+            if chosen is None:
+                self.placer.stand(lane, *standing)
+                continue
+            del self.standing[task]
+            self.begun.add(task)
+            self._starts(lane, task, chosen, backfilled=False)
+            self.turns.held_started(lane, promise)
+
+    def _held_until(self, task: int) -> int:
+        return self.held[task].held_until if task in self.held else 0
 
     def _rows(self, promise: Promise) -> Chosen:
         row_of = self.pool.row_of
@@ -369,7 +415,7 @@ class _Pass:
         """Their jobs are no longer among the first `depth`. What is held stays."""
         for task, (start, chosen) in self.standing.items():
             if task in self.held:
-                self.promises[task] = Promise(task, start, self._names(chosen), self.held[task])
+                self.promises[task] = Promise(task, start, self._names(chosen), self._held_until(task))
             else:
                 lane = self.pool.lanes[self.world.lane_key(self.world.jobs[task >> ARRAY_BITS])]
                 self.placer.lift(lane, start, chosen)

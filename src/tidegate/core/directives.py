@@ -26,7 +26,7 @@ def directives(world: World, after: int = 0) -> list[Directive]:
             work = world.jobs[task >> ARRAY_BITS].spec.work
             grace_ms = work.grace_ms if work is not None else 0
             if halt.room_for:  # somebody waits for it to be gone, and plans with that
-                grace_ms = world.policy.preemption.grace_ms
+                grace_ms = world.policy_in(world.runs[task].pool).preemption.grace_ms
             wanted.append(Halt(task, halt.attempt, halt.outcome, grace_ms, halt.save))
     for (task, attempt), seq in world.strays.items():
         if seq > after:  # without grace: the task may run somewhere else

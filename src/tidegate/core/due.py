@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from tidegate.core.asks import asks, next_ask
 from tidegate.core.blame import tried
+from tidegate.core.tides import next_turn, turned_by_time
 from tidegate.model import events as ev
 from tidegate.model.base import ARRAY_BITS, index_of, job_of
 from tidegate.model.jobs import Outcome
@@ -37,6 +38,8 @@ def due(world: World, now: int) -> tuple[ev.Event, ...]:
     if world.excesses:
         over = [queue for queue, excess in world.excesses.items() if excess.until <= now]
         events.extend(ev.ExcessOver(now, queue) for queue in sorted(over))
+    if world.gauges:
+        events.extend(turned_by_time(world, now))
     return tuple(events)
 
 
@@ -101,4 +104,8 @@ def next_due(world: World) -> int | None:
     for excess in world.excesses.values():
         if soonest is None or excess.until < soonest:
             soonest = excess.until
+    if world.gauges:
+        turn_at = next_turn(world)
+        if turn_at is not None and (soonest is None or turn_at < soonest):
+            soonest = turn_at
     return soonest

@@ -8,10 +8,10 @@ from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass, field
 
 from tidegate.core.place import Placer, Ranked
-from tidegate.core.preempt import may_preempt
+from tidegate.core.preempt import may_preempt, only_savers
 from tidegate.model.jobs import Job, Shape
 from tidegate.model.policy import LEVEL_MAX, PolicySpec
-from tidegate.policy.order import AGED, ageing_bound, moves_with_time, rank_within
+from tidegate.policy.order import ageing_bound, is_aged, moves_with_time, rank_within
 from tidegate.world.accounts import USER_MARK, leaf_of, path_of
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
@@ -36,6 +36,7 @@ def _submit(job: Job) -> int:
 class Ranking:
     """The lanes of one pool, by rank of their heads."""
 
+    policy: PolicySpec  # in that pool
     capacity: list[int]  # of the pool, which ranks may be measured by
     leaf_names: dict[str, str] | None  # by queue and user, as far as asked; None: neither queues nor levels
     leaves: dict[LeafKey, list[Ranked]] = field(default_factory=dict)
@@ -65,7 +66,7 @@ class Ranking:
         if not lane.jobs:
             return
         head = lane.jobs[0]
-        submit = head.submit_ms
+        submit = lane.since or head.submit_ms
         bound = ageing_bound(policy, lane)
         turn = rank_within(policy, bound, pool, lane, head, now)
         entry = (turn, submit, head.id, lane.units, lane.estimate_ms, lane, None)
@@ -77,10 +78,12 @@ class Ranking:
         else:
             insort(found, entry)
         if bound:
-            at = 0 if entry[0] != AGED else bisect_right(lane.jobs, now - bound, key=_submit)
+            at = 0
+            if is_aged(turn):
+                at = len(lane.jobs) if lane.since else bisect_right(lane.jobs, now - bound, key=_submit)
             if at < len(lane.jobs):
                 young = lane.jobs[at]
-                aging = self.ageing[lane.serial] = (young.submit_ms + bound, young.id, lane)
+                aging = self.ageing[lane.serial] = ((lane.since or young.submit_ms) + bound, young.id, lane)
                 insort(self.by_age, aging)
 
     def age(self, policy: PolicySpec, pool: Pool, now: int) -> bool:
@@ -97,7 +100,7 @@ def leaf_key(policy: PolicySpec, ranking: Ranking, lane: Lane, turn: int) -> Lea
     names = ranking.leaf_names
     if names is None:
         return FLAT
-    if turn == AGED:
+    if is_aged(turn):
         return AGED_LEAF
     known = policy.classes.get(lane.klass)
     level = known.level if known is not None else 0
@@ -123,13 +126,13 @@ class Settled:
 
 
 class Memo:
-    __slots__ = ("cycle", "moving", "policy_version", "preempts", "rankings", "settled")
+    __slots__ = ("cycle", "only_savers", "policy_version", "preempts", "rankings", "settled")
 
     def __init__(self) -> None:
         self.cycle = -1
         self.policy_version = -1
-        self.preempts = False  # the policy lets somebody be interrupted
-        self.moving = False  # ranks change against each other while nothing happens
+        self.preempts = False  # the policy lets somebody be interrupted,
+        self.only_savers = False  # and nobody but those who can save themselves
         self.rankings: dict[str, Ranking] = {}
         self.settled: dict[str, Settled] = {}
 
@@ -139,15 +142,20 @@ class Memo:
             self.rankings.clear()
             self.settled.clear()
             self.policy_version = world.policy_version
-            self.moving = moves_with_time(world.policy)
             self.preempts = may_preempt(world.policy)
+            self.only_savers = only_savers(world.policy)
 
     def ranking(self, policy: PolicySpec, pool: Pool, now: int) -> tuple[Ranking, bool]:
         """The lanes in order as of now, and whether the order of what waited before is unchanged."""
         ranking = self.rankings.get(pool.name)
-        if ranking is None or ranking.capacity is not pool.capacity or self.moving:
+        if (
+            ranking is None
+            or ranking.capacity is not pool.capacity
+            or ranking.policy is not policy
+            or moves_with_time(policy)
+        ):
             parted = bool(policy.queues) or any(known.level for known in policy.classes.values())
-            ranking = self.rankings[pool.name] = Ranking(pool.capacity, {} if parted else None)
+            ranking = self.rankings[pool.name] = Ranking(policy, pool.capacity, {} if parted else None)
             for lane in pool.lanes.values():
                 ranking.update(policy, pool, lane, now)
             return ranking, False

@@ -73,7 +73,7 @@ NO_ROWS: Chosen = ((), ())
 class CountedPlacer:
     """Time is judged by counting chunks; nodes are chosen only for what starts now."""
 
-    __slots__ = ("at", "by", "draft", "pool", "room", "used")
+    __slots__ = ("by", "draft", "open_rows", "pool", "room", "used")
     counted = True
 
     def __init__(self, pool: Pool, by: FitBy, now: int) -> None:
@@ -83,7 +83,7 @@ class CountedPlacer:
         self.resume()
 
     def resume(self) -> None:
-        self.at, self.used = 0, 0  # first fit: how many open rows are used up, and chunks used of the next
+        self.open_rows, self.used = self.pool.open_rows, 0  # first fit: not used up, and chunks used of the first
         self.room: Columns | None = None  # any other fit: by node, from the first start on
 
     def sift(self, entries: Sequence[Ranked]) -> list[Ranked]:
@@ -110,11 +110,12 @@ class CountedPlacer:
 
     def _first_rows(self, units: int) -> Chosen:
         """From the lowest open rows on. Its cost follows the rows taken, not the nodes there are."""
-        free, open_rows = self.pool.units_free, self.pool.open_rows
+        free, open_rows = self.pool.units_free, self.open_rows
         rows: list[int] = []
         counts: list[int] = []
         while units:
-            row = open_rows[self.at]
+            lowest = open_rows & -open_rows
+            row = lowest.bit_length() - 1
             here = free[row] - self.used
             rows.append(row)
             if here > units:
@@ -123,8 +124,9 @@ class CountedPlacer:
                 break
             counts.append(here)
             units -= here
-            self.at += 1
+            open_rows ^= lowest
             self.used = 0
+        self.open_rows = open_rows
         return tuple(rows), tuple(counts)
 
     def promise(self, lane: Lane) -> tuple[int, Chosen] | None:
@@ -163,7 +165,7 @@ class CountedPlacer:
 class ColumnPlacer:
     """Time and nodes are judged together, on columns."""
 
-    __slots__ = ("by", "draft", "pool", "refused", "rows", "shut")
+    __slots__ = ("by", "draft", "fitting", "pool", "refused", "rows", "shut")
     counted = False
 
     def __init__(self, pool: Pool, by: FitBy, now: int, cursors: dict[Shape, int] | None = None) -> None:
@@ -176,13 +178,23 @@ class ColumnPlacer:
         # What was refused is not looked for again, for room only shrinks within a pass:
         self.shut: set[int] = set()  # serials of lanes,
         self.refused: list[tuple[int, Need]] = []  # and (until, chunk): no row holds the chunk so long
+        self.fitting: dict[Need, bool] = {}  # chunk: some row held it when `sift` first saw it
 
     def resume(self) -> None:
         pass
 
     def sift(self, entries: Sequence[Ranked]) -> list[Ranked]:
-        shut = self.shut
-        return [entry for entry in entries if entry[5].serial not in shut]
+        shut, fitting = self.shut, self.fitting
+        left = []
+        for entry in entries:
+            lane = entry[5]
+            if lane.serial not in shut:
+                fits = fitting.get(lane.need)
+                if fits is None:
+                    fits = fitting[lane.need] = bool(holds_chunk(self.draft.levels[0].room, lane.need).any())
+                if fits:
+                    left.append(entry)
+        return left
 
     def start(self, lane: Lane, end: int) -> Chosen | None:
         level = self.draft.level_until(end)
@@ -311,6 +323,7 @@ class ColumnPlacer:
         self.draft.give_back(start, start + lane.estimate_ms, *chosen, lane.need)
         self.shut.clear()  # there is more room than when they were refused
         self.refused.clear()
+        self.fitting.clear()
         for level in self.draft.levels:
             level.cursors.clear()
 

@@ -7,14 +7,17 @@ a queue that, with the victims gone and the job there, still holds more than the
 from collections import Counter
 from typing import NamedTuple
 
+from tidegate.core.feedback import HAS_AGED, HAS_SUNK, Claim, ages_at, claim_of, may_take_at
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.events import HaltRequested
 from tidegate.model.jobs import Job, Outcome
-from tidegate.model.policy import JobClass, PolicySpec, Preempt
+from tidegate.model.policy import SAVE_FIRST, JobClass, PolicySpec, Preempt
 from tidegate.policy.share import HELD_BITS, Branch, Shares
+from tidegate.world.accounts import leaf_of, path_of
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Columns, Pool
 from tidegate.world.records import Run
+from tidegate.world.rungs import rung_now
 from tidegate.world.world import World
 
 MINUTE_MS = 60_000
@@ -23,6 +26,7 @@ NO_CLASS = JobClass()
 
 class Victim(NamedTuple):
     level: int
+    rung: int
     lost: int  # chunk-milliseconds that would have to be done again
     task: int
     run: Run
@@ -50,29 +54,39 @@ BY_LEVEL = Rule()
 
 def may_preempt(policy: PolicySpec) -> bool:
     """Does the policy let anybody be interrupted?"""
-    return bool(policy.classes) and any(known.preempt is not Preempt.NEVER for known in policy.classes.values())
+    return any(known.preempt is not Preempt.NEVER for known in policy.classes.values())
+
+
+def only_savers(policy: PolicySpec) -> bool:
+    """And nobody but those who can save themselves?"""
+    return all(known.preempt is Preempt.NEVER or known.preempt in SAVE_FIRST for known in policy.classes.values())
 
 
 class Preemptor:
     """Of one cycle."""
 
-    __slots__ = ("looks", "margin", "now", "policy", "rules", "shares", "world")
+    __slots__ = ("looks", "now", "policy", "rules", "shares", "world")
 
-    def __init__(self, world: World, shares: Shares | None, now: int) -> None:
+    def __init__(self, world: World, shares: Shares | None, now: int, looks: dict[str, int]) -> None:
         self.world = world
         self.policy = world.policy
-        self.rules = world.policy.preemption
-        self.margin = (self.rules.share_margin_percent << HELD_BITS) // 100
+        self.rules = world.policy.preemption  # of the pool that is looked at
         self.shares = shares
         self.now = now
-        self.looks: dict[str, int] = {}  # by pool: when time alone may change the answer
+        self.looks = looks  # by pool: when time alone may change the answer; of the cycle
 
-    def make_room(self, pool: Pool, lane: Lane, job: Job, task: int, room: Columns) -> list[HaltRequested]:
+    def victims(self, pool: Pool, lane: Lane, job: Job, task: int) -> list[Victim]:
+        """Who may be interrupted for the job now, whether or not that is enough."""
+        self.rules = self.world.policy_in(pool.name).preemption
+        if not self._allowed(pool):
+            return []
+        return self._candidates(pool, lane, job, claim_of(self.world, lane, job, task, self.now))
+
+    def make_room(
+        self, pool: Pool, lane: Lane, job: Job, task: int, room: Columns, victims: list[Victim]
+    ) -> list[HaltRequested]:
         """Those who go, so that the job fits in `room` and what they leave; none, if that cannot be, or not yet."""
         allowed = self._allowed(pool)
-        victims = self._candidates(pool, lane, job) if allowed else []
-        if not victims:
-            return []
         chosen = by_row(pool, lane, room, victims) if not lane.shape.stack else victims
         chosen = needed(pool, lane, room, chosen)
         if not chosen or not self._stays_so(lane, chosen):
@@ -93,8 +107,8 @@ class Preemptor:
 
     # -- who may be interrupted --------------------------------------------------------------------------
 
-    def _candidates(self, pool: Pool, lane: Lane, job: Job) -> list[Victim]:
-        """The lowest level first, then those that lose least."""
+    def _candidates(self, pool: Pool, lane: Lane, job: Job, claim: Claim | None) -> list[Victim]:
+        """The lowest level first, then the lowest rung, then those that lose least."""
         world, level, found = self.world, self._class(job).level, []
         users = Counter(user for at, user in world.interrupted if at > self.now - MINUTE_MS)
         for run in world.runs.values():
@@ -104,9 +118,11 @@ class Preemptor:
             known = self._class(other)
             if known.preempt is Preempt.NEVER or known.level > level:
                 continue
-            if known.preempt is Preempt.CHECKPOINT and other.spec.checkpoint is None:
+            if known.preempt in SAVE_FIRST and other.spec.checkpoint is None:
                 continue
             why, rule = self._why(pool, lane, job, level - known.level, other)
+            if not why and claim is not None:
+                why = self._by_feedback(pool, lane, job, claim, other, run)
             if not why:
                 continue
             old_enough = run.start_ms + self.rules.min_run_ms
@@ -115,9 +131,10 @@ class Preemptor:
             elif self.rules.user_max and users[other.spec.user] >= self.rules.user_max:
                 self._look_at(pool, self.now + MINUTE_MS)
             else:
-                found.append(Victim(known.level, self._lost(run, other), run.task, run, why, rule))
+                rung = self._rung(run, other) if claim is not None else 0
+                found.append(Victim(known.level, rung, self._lost(run, other), run.task, run, why, rule))
                 users[other.spec.user] += 1
-        found.sort(key=lambda victim: (victim.level, victim.lost, -victim.run.start_ms, -victim.task))
+        found.sort(key=lambda victim: (victim.level, -victim.rung, victim.lost, -victim.run.start_ms, -victim.task))
         return found
 
     def _why(self, pool: Pool, lane: Lane, job: Job, gap: int, other: Job) -> tuple[str, Rule]:
@@ -136,15 +153,40 @@ class Preemptor:
                 self._look_at(pool, waited)
                 return "", BY_LEVEL
             return f"queue {mine.name} takes back what it is guaranteed", Rule(mine, theirs, reclaims=True)
-        if self.margin and mine.share_held() + self.margin < theirs.share_held():
+        if self.margin() and mine.share_held() + self.margin() < theirs.share_held():
             return f"queue {theirs.name} holds more than its share against {mine.name}", Rule(mine, theirs)
         return "", BY_LEVEL
+
+    def _by_feedback(self, pool: Pool, lane: Lane, job: Job, claim: Claim, other: Job, run: Run) -> str:
+        """Within one line only: between queues their shares say who goes first. No array makes room for itself:
+        its task that was interrupted would be the next to start.
+        """
+        if other.id == job.id:
+            return ""
+        if self.shares is not None and self._leaf_of(lane.queue, lane.user) != self._leaf_of(*self._branch_of(other)):
+            return ""
+        at = may_take_at(self.world, claim, other, run)
+        if at is None:
+            return ""
+        if at > self.now:
+            self._look_at(pool, max(at, run.start_ms + self.rules.min_run_ms))
+            return ""
+        return HAS_AGED if claim.is_aged else HAS_SUNK
+
+    def _leaf_of(self, queue: str, user: str) -> str:
+        return leaf_of(self.policy, path_of(self.policy, queue, user))
+
+    def _branch_of(self, other: Job) -> tuple[str, str]:
+        key = self.world.lane_key(other)
+        return key[0], key[4]
+
+    def _rung(self, run: Run, other: Job) -> int:
+        return rung_now(self.policy, other, run, self.world.tries.get(run.task), self.now)
 
     def _apart(self, lane: Lane, other: Job) -> tuple[Branch | None, Branch | None]:
         """Where the two paths part, seen from the root."""
         assert self.shares is not None
-        key = self.world.lane_key(other)
-        mine, theirs = self.shares.path(lane.queue, lane.user), self.shares.path(key[0], key[4])
+        mine, theirs = self.shares.path(lane.queue, lane.user), self.shares.path(*self._branch_of(other))
         for a, b in zip(reversed(mine), reversed(theirs), strict=False):
             if a is not b:
                 return a, b
@@ -158,7 +200,7 @@ class Preemptor:
         shares.charge(lane)
         for victim in chosen:
             self._discharge(victim, -1)
-        holds = all(victim.rule.holds(self.margin) for victim in chosen)
+        holds = all(victim.rule.holds(self.margin()) for victim in chosen)
         for victim in chosen:
             self._discharge(victim, 1)
         shares.charge(lane, -1)
@@ -166,8 +208,8 @@ class Preemptor:
 
     def _discharge(self, victim: Victim, sign: int) -> None:
         assert self.shares is not None
-        key = self.world.lane_key(self.world.jobs[victim.task >> ARRAY_BITS])
-        self.shares.hold(key[0], key[4], victim.run.need, sign * sum(victim.run.counts))
+        queue, user = self._branch_of(self.world.jobs[victim.task >> ARRAY_BITS])
+        self.shares.hold(queue, user, victim.run.need, sign * sum(victim.run.counts))
 
     def _lost(self, run: Run, other: Job) -> int:
         """What it did since it was last saved, times its chunks. One that saves itself when asked loses its grace."""
@@ -175,6 +217,9 @@ class Preemptor:
         if other.spec.checkpoint is not None:
             ran = min(ran, self.rules.grace_ms)
         return ran * sum(run.counts)
+
+    def margin(self) -> int:
+        return (self.rules.share_margin_percent << HELD_BITS) // 100
 
     def _class(self, job: Job) -> JobClass:
         return self.policy.classes.get(job.spec.klass, NO_CLASS)
@@ -194,6 +239,11 @@ class Preemptor:
         recent = [at for at, _ in self.world.interrupted if at > self.now - MINUTE_MS]
         if recent:
             self._look_at(pool, min(recent) + MINUTE_MS)
+
+    def look_when_aged(self, pool: Pool, by_age: list[tuple[int, int, Lane]]) -> None:
+        at = ages_at(self.policy, by_age)
+        if at is not None:
+            self._look_at(pool, at)
 
     def _look_at(self, pool: Pool, at: int) -> None:
         self.looks[pool.name] = min(at, self.looks.get(pool.name, at))

@@ -12,10 +12,11 @@ from itertools import islice
 from tidegate.core.memo import LeafKey, Ranking, leaf_key
 from tidegate.core.place import Placer, Ranked
 from tidegate.model.base import ARRAY_BITS
+from tidegate.model.events import Promise
 from tidegate.model.jobs import Job
 from tidegate.model.policy import PolicySpec
-from tidegate.policy.order import AGED, rank
-from tidegate.policy.share import Branch, Key, Place, Shares
+from tidegate.policy.order import is_aged, rank, rank_when_aged
+from tidegate.policy.share import Branch, Key, Place, Shares, held_place
 from tidegate.world.arrays import turns
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
@@ -193,10 +194,16 @@ class Turns:
         if self.shares is None:
             return
         self.shares.charge(line.lane)
-        self.shares.let_go(line.lane, (AGED, line.job.submit_ms, line.job.id))
+        self.shares.let_go(line.lane, (rank_when_aged(line.lane), line.lane.since or line.job.submit_ms, line.job.id))
         if self.heaps:
             for at, branch in enumerate(leaf.path):
                 heapreplace(self.heaps[_parent(leaf.path, at)], branch.key())
+
+    def held_started(self, lane: Lane, promise: Promise) -> None:
+        """Before anybody's turn."""
+        if self.shares is not None:
+            self.shares.let_go(lane, held_place(promise))
+            self.shares.charge(lane)
 
     def comes_again(self, line: Line, *, shortest: bool = False) -> None:
         """The line's next job, in its own turn."""
@@ -209,7 +216,7 @@ class Turns:
         if key[0] != self.level and key[0] not in self.levels:
             insort(self.levels, key[0])
         first = lane.estimate_ms if shortest else turn
-        heappush(leaf.again, (first, job.submit_ms, job.id, lane.units, lane.estimate_ms, lane, line))
+        heappush(leaf.again, (first, lane.since or job.submit_ms, job.id, lane.units, lane.estimate_ms, lane, line))
         self.waiting += 1
 
     # -- ahead of their turn -----------------------------------------------------------------------------
@@ -246,13 +253,13 @@ class Turns:
         """Under the limits of its queues. One past the ageing bound keeps what comes back for itself."""
         if self.shares is None or self.shares.has_room(lane, place):
             return True
-        if place[0] == AGED:
+        if is_aged(place[0]):
             self.shares.shut(lane, place)
         return False
 
     def waits(self, lane: Lane, place: Place, *, promised: bool) -> None:
         """One past the ageing bound keeps its room under the limits until its promised start."""
-        if self.shares is not None and place[0] == AGED:
+        if self.shares is not None and is_aged(place[0]):
             if promised:
                 self.shares.keep(lane, place)
             else:

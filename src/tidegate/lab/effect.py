@@ -83,7 +83,7 @@ class Tried:
 
 def in_line(memo: Memo, world: World, pool: Pool, now: int) -> Iterator[Job]:
     """The waiting jobs of a pool as `decide` would have their turn, if each were refused."""
-    policy = world.policy
+    policy = world.policy_in(pool.name)
     ranking, _ = memo.ranking(policy, pool, now)
     turns = Turns(policy, now, pool, ranking, ranking.leaves, Shares(world, now) if policy.queues else None)
     leaf = turns.leaf()

@@ -1,14 +1,15 @@
-"""What a replay measures: two listeners on the journal, one for the figures and one for the digest."""
+"""What a replay measures: listeners on the journal for the figures and for the digest; and what it writes down."""
 
 from array import array
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 
-from tidegate.model.base import ARRAY_BITS
+from tidegate.model.base import ARRAY_BITS, index_of
 from tidegate.model.events import (
     AttemptFailed,
     AttemptLost,
@@ -25,6 +26,7 @@ from tidegate.model.jobs import Job
 
 SHORT_MS = 10_000
 """Bounded slowdown counts a job as at least this long."""
+MINUTE_MS = 60_000
 Row = tuple[int, int, int, int, tuple[tuple[str, int], ...]]
 """(task, submit, start, end, nodes) of an ended task; times in ms."""
 
@@ -64,6 +66,9 @@ class Collector:
         self.last_ms = 0
         self.backfilled = 0
         self.preemptions = 0
+        self.lately: list[int] = []  # when, of the last minute
+        self.minute_max = 0  # how many in any minute,
+        self.minute_percent = 0  # and of what runs and ran, where it is more than the one that is always allowed
         self.resume_ms = resume_ms
         self.kept: dict[int, int] = {}  # what running attempts have saved
         self.served: dict[int, int] = {}  # useful work of earlier attempts, and
@@ -85,7 +90,8 @@ class Collector:
             elif kind is CheckpointKept:
                 self.kept[event.task] = event.kept_ms  # type: ignore[union-attr]
             elif kind is HaltRequested:
-                self.preemptions += bool(event.room_for)  # type: ignore[union-attr]
+                if event.room_for:  # type: ignore[union-attr]
+                    self._preempted(event.at)
             elif kind is AttemptLost or kind is AttemptFailed:
                 self._interrupted(event)  # type: ignore[arg-type]
             elif kind is JobDropped:
@@ -102,14 +108,27 @@ class Collector:
         if self.first_ms is None:
             self.first_ms = event.at
 
+    def _preempted(self, at: int) -> None:
+        """As the kernel counts against the budget: of those that run, and those of the last minute beside them."""
+        self.preemptions += 1
+        lately = self.lately = [before for before in self.lately if before > at - MINUTE_MS]
+        gone = len(lately)
+        lately.append(at)
+        self.minute_max = max(self.minute_max, len(lately))
+        if gone:
+            self.minute_percent = max(self.minute_percent, 100 * len(lately) // (len(self.started) + gone))
+
     def _interrupted(self, event: AttemptLost | AttemptFailed) -> None:
         start, kept = self.started.pop(event.task), self.kept.pop(event.task, 0)
         self.served[event.task] = self.served.get(event.task, 0) + kept
         self.lost_ms += (event.at - start.at - kept) * self._held(self.live[event.task >> ARRAY_BITS].job)
 
     def _held(self, job: Job) -> int:
-        shape = job.spec.shape
-        return sum(amount * shape.count for name, amount in shape.chunk if name == self.resource)
+        shape, held = job.spec.shape, 0
+        for name, amount in shape.chunk:
+            if name == self.resource:
+                held += amount * shape.count
+        return held
 
     def _ended(self, event: JobEnded) -> None:
         job_id = event.task >> ARRAY_BITS
@@ -163,5 +182,33 @@ class Collector:
             "utilization": self.work / (capacity * makespan) if capacity and makespan else 0.0,
             "backfilled": self.backfilled,
             "preemptions": self.preemptions,
+            "preemptions_minute_max": self.minute_max,
+            "preemptions_minute_percent": self.minute_percent,
             "lost_hours": self.lost_ms / 1000 / 3_600_000,
         }
+
+
+class ScheduleFile:
+    """`--schedule`: one line an ended task, in order of end."""
+
+    HEADER: Final = "job_id,submit,start,wait,end,nodes\n"
+
+    def __init__(self, path: Path, labels: dict[int, str | int]) -> None:
+        self.labels = labels
+        self.stream = path.open("w", encoding="utf-8")
+        self.stream.write(self.HEADER)
+
+    def write(self, row: Row) -> None:
+        task, submit, start, end, nodes = row
+        job, index = task >> ARRAY_BITS, index_of(task)
+        name = str(self.labels.get(job, job)) + (f"_{index}" if index else "")
+        placed = " ".join([node if count == 1 else f"{node}*{count}" for node, count in nodes])
+        times = f"{seconds(submit)},{seconds(start)},{seconds(start - submit)},{seconds(end)}"
+        self.stream.write(f"{name},{times},{placed}\n")
+
+    def close(self) -> None:
+        self.stream.close()
+
+
+def seconds(ms: int) -> str:
+    return str(ms // 1000) if ms % 1000 == 0 else f"{ms / 1000:.3f}"

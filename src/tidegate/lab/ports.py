@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from tidegate.core.accept import LIMIT_MAX_MS
 from tidegate.lab.workload import Arrival
-from tidegate.model.base import ARRAY_BITS, FOREVER_MS
+from tidegate.model.base import ARRAY_BITS
 from tidegate.model.commands import Command, Refused, Submit
 from tidegate.model.events import Event
 from tidegate.model.jobs import Checkpoint
@@ -27,7 +28,7 @@ class VirtualClock:
         return True
 
 
-WHEN_INTERRUPTED = Checkpoint(every_ms=FOREVER_MS)
+WHEN_INTERRUPTED = Checkpoint(every_ms=LIMIT_MAX_MS)
 """Here saving takes no time and nothing breaks: between interruptions nobody needs to ask."""
 
 

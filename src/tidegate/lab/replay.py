@@ -7,7 +7,6 @@ machine, and measures what comes out.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -92,12 +91,14 @@ def replay(
     news: News | None = None,
     checked: bool = False,
     preempt_cost_ms: int | None = None,
+    inbox: TraceInbox | None = None,
 ) -> Outcome:
     """`checked`: now and then the whole state is compared with its records, at many times the cost.
 
     `preempt_cost_ms`: every job can save itself and go on later, for so much more of its time. None: no job can.
+    `inbox`: hands the arrivals in, where they do not just come.
     """
-    inbox = TraceInbox(iter(arrivals), saves=preempt_cost_ms is not None)
+    inbox = inbox or TraceInbox(iter(arrivals), saves=preempt_cost_ms is not None)
     resource, capacity = measured(nodes)
     resume_ms = preempt_cost_ms or 0
     collector, digest = Collector(resource, on_end, resume_ms), DecisionDigest()
@@ -161,29 +162,3 @@ def first_arrivals(workload: Workload, limit: int) -> tuple[Iterable[Arrival], i
     if not limit:
         return workload, len(workload)
     return islice(workload, limit), min(limit, len(workload))
-
-
-class ScheduleFile:
-    """`--schedule`: one line an ended task, in order of end."""
-
-    HEADER = "job_id,submit,start,wait,end,nodes\n"
-
-    def __init__(self, path: Path, labels: dict[int, str | int]) -> None:
-        self.labels = labels
-        self.stream = path.open("w", encoding="utf-8")
-        self.stream.write(self.HEADER)
-
-    def write(self, row: Row) -> None:
-        task, submit, start, end, nodes = row
-        job, index = divmod(task, 1 << 20)
-        name = f"{self.labels.get(job, job)}" + (f"_{index}" if index else "")
-        placed = " ".join(node if count == 1 else f"{node}*{count}" for node, count in nodes)
-        times = ",".join(seconds(ms) for ms in (submit, start, start - submit, end))
-        self.stream.write(f"{name},{times},{placed}\n")
-
-    def close(self) -> None:
-        self.stream.close()
-
-
-def seconds(ms: int) -> str:
-    return str(ms // 1000) if ms % 1000 == 0 else f"{ms / 1000:.3f}"

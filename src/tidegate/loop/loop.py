@@ -15,6 +15,7 @@ from tidegate.core.directives import directives
 from tidegate.core.due import due, next_due
 from tidegate.core.memo import Memo
 from tidegate.core.reconcile import reconcile
+from tidegate.core.tides import turned
 from tidegate.loop.history import apply_and_record
 from tidegate.model.commands import Command, Refused
 from tidegate.model.engine import Ended, Inventory, Report
@@ -159,9 +160,19 @@ class Loop:
             self._let_time_pass(now)
         if not self.world.stirred:
             return
+        looked_at = sorted(self.world.stirred) if self.world.gauges else ()
         plan = decide(self.world, self.memo, now)
         self.commit((plan.cycle, *plan.starts, *plan.halts))
         self.unfinished = bool(plan.cycle.cut and (plan.starts or plan.halts))
+        if looked_at and not self.unfinished:
+            self._look_at_tides(looked_at, now)
+
+    def _look_at_tides(self, pools: Sequence[str], now: int) -> None:
+        """When all that can has started: what still waits is the demand. Another cycle follows where a tide turned."""
+        events = turned(self.world, pools, now)
+        if events:
+            self.commit(events)
+            self.unfinished = True
 
     def _act(self, now: int) -> None:
         for command, answer in self.unanswered:

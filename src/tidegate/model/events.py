@@ -6,7 +6,7 @@
 from tidegate.model.base import Value
 from tidegate.model.jobs import NOTHING_KNOWN, Amounts, Job, Outcome, Pairs, Used
 from tidegate.model.nodes import Node
-from tidegate.model.policy import PolicySpec
+from tidegate.model.policy import PolicySpec, Tide
 
 Placement = tuple[tuple[str, int], ...]
 """(node, chunks there), in node order of the pool."""
@@ -250,6 +250,27 @@ class ExcessOver(Value, frozen=True, gc=False, tag=True):
     by: str = ""  # who revoked it; "": its time had come
 
 
+class Seen(Value, frozen=True, gc=False):
+    """What a tide turned on."""
+
+    waiting: int  # tasks
+    lately: int  # tasks that came within the window, decayed
+    usual: int  # as many would have, by the baseline, in thousandths of a task
+    wait_ms: int  # of those that started lately
+    utilization_percent: int
+
+
+class TideTurned(Value, frozen=True, gc=False, tag=True):
+    """The tide of a pool is another: so is what the policy says there, until it turns again."""
+
+    at: int
+    pool: str
+    before: Tide
+    after: Tide
+    why: str
+    seen: Seen
+
+
 CUT_BY_STARTS = "starts in "
 CUT_BY_TRIALS = "trials"
 CUT_BY_PREEMPTION = "preemption"
@@ -307,5 +328,6 @@ Event = (
     | PolicyChanged
     | ExcessApproved
     | ExcessOver
+    | TideTurned
     | CycleRan
 )

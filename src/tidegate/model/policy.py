@@ -8,15 +8,18 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from tidegate.model.base import Value
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
 DEPTH_ALL = 1 << 30
 LEVEL_MAX = 1000
 PART_BITS = 20
 WEIGHT_MAX = 1_000_000
+RUNGS_MAX = 8
 NODES = "nodes"
 """In a rule of admission: not a resource, but how many nodes a job is spread over."""
 
@@ -27,6 +30,12 @@ class OrderBy(StrEnum):
     SMALLEST_AREA = "smallest-area"
     EXPANSION = "expansion"
     PRIORITY = "priority"
+    SHORTEST_REMAINING = "shortest-remaining"
+    FEEDBACK = "feedback"
+
+
+BY_STANDING = (OrderBy.FEEDBACK, OrderBy.SHORTEST_REMAINING)
+"""Orders by what a job that waits has used or saved."""
 
 
 class CandidateOrder(StrEnum):
@@ -56,7 +65,8 @@ class Order(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defau
         int,
         Meta(
             ge=0,
-            description="a job that waited this long goes before all younger ones and holds a promised start; 0: never",
+            description="a job that waited this long goes before all younger ones and holds a promised start; "
+            "0: never; not said, 7d under an order that could starve it",
         ),
     ] = 0
     aged_promises_max: Annotated[
@@ -67,6 +77,29 @@ class Order(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defau
             "with more of them in a pool nobody goes ahead at all",
         ),
     ] = 16
+    why: str = ""
+    then: Annotated[OrderBy, Meta(description="under `feedback`: what is compared within a rung")] = OrderBy.FCFS
+
+
+class Feedback(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """How jobs that can be interrupted sink by what they use, and rise by waiting."""
+
+    rungs_ms: Annotated[
+        tuple[int, ...],
+        Meta(description="the edges between the rungs: what a job has used, run time times GPUs, rising"),
+    ] = (4 * HOUR_MS, 32 * HOUR_MS, 256 * HOUR_MS)
+    cpus_per_gpu: Annotated[int, Meta(ge=1, description="of a job that asks for no GPU, so many cpus count as one")] = 8
+    ageing_bound_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="a job that waited this long, since it was submitted or last ran, goes first "
+            "and may take the room of any job of no higher level",
+        ),
+    ] = 7 * DAY_MS
+    turn_ms: Annotated[
+        int, Meta(ge=0, description="then it runs this long before it may be interrupted for what it has used")
+    ] = 6 * HOUR_MS
     why: str = ""
 
 
@@ -110,9 +143,14 @@ class Preempt(StrEnum):
     """How a job makes room for another."""
 
     NEVER = "never"
+    SAVERS = "savers"
     CHECKPOINT = "checkpoint"
     REQUEUE = "requeue"
     CANCEL = "cancel"
+
+
+SAVE_FIRST = (Preempt.SAVERS, Preempt.CHECKPOINT)
+"""Nobody is interrupted who cannot save itself."""
 
 
 class JobClass(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
@@ -131,8 +169,9 @@ class JobClass(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_de
     preempt: Annotated[
         Preempt,
         Meta(
-            description="how its jobs make room for others: not at all; by saving themselves, those that can; by being "
-            "ended and waiting again, saved if they can; by being ended for good"
+            description="how its jobs make room for others: not at all; by saving themselves, those that say they can; "
+            "the same, and every job has to say; by being ended and waiting again, saved if they can; "
+            "by being ended for good"
         ),
     ] = Preempt.NEVER
     ageing_bound_ms: Annotated[
@@ -197,6 +236,15 @@ class Hours(Value, frozen=True, gc=False, forbid_unknown_fields=True):
     end: int
 
 
+class Tide(StrEnum):
+    """How demand stands in a pool."""
+
+    CALM = "calm"
+    RISING = "rising"  # more than usual; it has not held yet
+    SURGE = "surge"
+    EBBING = "ebbing"  # as much as usual again; it has not held yet
+
+
 class Rule(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """Which jobs are refused: those for which all that it says holds."""
 
@@ -212,6 +260,10 @@ class Rule(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaul
     closed: Annotated[
         tuple[Hours, ...],
         Meta(description="jobs that could begin in these hours; none: always"),
+    ] = ()
+    tides: Annotated[
+        tuple[str, ...],
+        Meta(description="jobs of a pool whose tide is one of these now (rising, surge, ebbing); none: any"),
     ] = ()
     utc_offset_ms: Annotated[
         int, Meta(description="how far the clock of `closed` is ahead of UTC; may be negative")
@@ -275,6 +327,59 @@ class Cycle(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defau
     why: str = ""
 
 
+class InTide(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """What is otherwise while the tide of a pool is so; None: as it is in a calm."""
+
+    order: Annotated[
+        Order | None, Meta(description="as `order`; what it does not say is as there, in this and the next three")
+    ] = None
+    backfill: Annotated[Backfill | None, Meta(description="as `backfill`")] = None
+    fit: Annotated[Fit | None, Meta(description="as `fit`")] = None
+    preemption: Annotated[Preemption | None, Meta(description="as `preemption`")] = None
+    why: str = ""
+
+
+class Tides(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """When demand in a pool is a burst, and what it changes there."""
+
+    depth: Annotated[
+        int, Meta(ge=0, le=10_000, description="a sign: more tasks than this wait in the pool; 0: no sign")
+    ] = 10
+    arrivals: Annotated[
+        int, Meta(ge=0, le=1000, description="a sign: so many times as many tasks come as usual, or more; 0: no sign")
+    ] = 5
+    arrivals_min: Annotated[
+        int, Meta(ge=1, description="fewer than this within `window` are none, whatever is usual")
+    ] = 20
+    wait_ms: Annotated[
+        int, Meta(ge=0, description="a sign: those that started lately had waited longer, on average; 0: no sign")
+    ] = 0
+    utilization_percent: Annotated[
+        int, Meta(ge=0, le=100, description="depth is a sign only where so much of a resource is in use; 0: anywhere")
+    ] = 0
+    ebb_percent: Annotated[
+        int, Meta(ge=0, le=100, description="a burst is over when every sign is down to this part of its mark")
+    ] = 50
+    window_ms: Annotated[int, Meta(ge=1, description="what lately is: what is older by this counts half")] = (
+        5 * MINUTE_MS
+    )
+    baseline_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="what usual is, likewise; until a quarter of it has been seen, arrivals count for nothing",
+        ),
+    ] = 24 * HOUR_MS
+    hold_ms: Annotated[int, Meta(ge=0, description="rising becomes surge after this, and a surge lasts as long")] = (
+        5 * MINUTE_MS
+    )
+    ebb_ms: Annotated[int, Meta(ge=0, description="ebbing becomes calm after this")] = 15 * MINUTE_MS
+    states: Annotated[
+        dict[str, InTide], Meta(description="what is otherwise in a pool while it is `rising`, in `surge`, `ebbing`")
+    ] = msgspec.field(default_factory=dict)
+    why: str = ""
+
+
 class PolicySpec(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     name: str
     order: Order = Order()
@@ -288,4 +393,22 @@ class PolicySpec(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_
     checkpoints: Checkpoints = Checkpoints()
     cycle: Cycle = Cycle()
     admission: dict[str, Rule] = msgspec.field(default_factory=dict)
+    tide: Tides | None = None
+    feedback: Feedback = Feedback()
     why: str = ""
+
+
+def in_tides(policy: PolicySpec) -> dict[str, PolicySpec]:
+    """The whole policy as it is in each state of the tide that changes something."""
+    if policy.tide is None:
+        return {}
+    return {
+        state: replace(
+            policy,
+            order=other.order or policy.order,
+            backfill=other.backfill or policy.backfill,
+            fit=other.fit or policy.fit,
+            preemption=other.preemption or policy.preemption,
+        )
+        for state, other in policy.tide.states.items()
+    }

@@ -7,6 +7,7 @@ from tidegate.model.jobs import CPUS, GPUS, MEMORY, JobSpec
 from tidegate.model.policy import MINUTE_MS, NODES, PART_BITS, Bound, Preempt, Rule
 from tidegate.policy.calendar import closed_until
 from tidegate.policy.share import Shares
+from tidegate.policy.tide import lasts_until
 from tidegate.world.accounts import is_of_user, queue_of, user_of
 from tidegate.world.world import World
 
@@ -35,7 +36,7 @@ def refusal(world: World, spec: JobSpec, now: int) -> Refused | None:
 def _undecided(world: World, spec: JobSpec) -> Refused | None:
     """Who may be interrupted says what becomes of its work. What nothing runs of, as in a replay, need not."""
     known = world.policy.classes.get(spec.klass)
-    if known is None or known.preempt in {Preempt.NEVER, Preempt.CANCEL} or spec.work is None:
+    if known is None or known.preempt in {Preempt.NEVER, Preempt.SAVERS, Preempt.CANCEL} or spec.work is None:
         return None
     if spec.checkpoint is not None or spec.starts_over:
         return None
@@ -43,6 +44,11 @@ def _undecided(world: World, spec: JobSpec) -> Refused | None:
         f"jobs of class {spec.klass!r} may be interrupted, and this one does not say whether it can save itself",
         "submit it with --checkpoint, or with --no-checkpoint if it may be begun anew",
     )
+
+
+def default_pool(world: World) -> str:
+    """Where a job goes that names no pool: the first by name."""
+    return next(iter(world.pools)) if len(world.pools) == 1 else min(world.pools, default="")
 
 
 def no_queue(world: World, name: str) -> Refused:
@@ -111,11 +117,16 @@ def _amount(world: World, bound: Bound) -> int:
 
 def _by_rule(world: World, spec: JobSpec, name: str, rule: Rule, now: int) -> Refused | None:
     """None: the job could not begin before the hours of the rule are over."""
+    cures = []
+    if rule.tides:
+        over = tide_over(world, spec.pool or default_pool(world), rule.tides, now)
+        if over is None:
+            return None
+        cures.append(over)
     begin = max(now, spec.begin_ms)
     opens = closed_until(rule.closed, rule.utc_offset_ms, begin)
     if opens == begin:
         return None
-    cures = []
     if opens is not None:
         cures.append(f"submit it to begin in {lasting(-(-(opens - now) // MINUTE_MS) * MINUTE_MS)} or later")
     if rule.needs_tags:
@@ -131,6 +142,16 @@ def _by_rule(world: World, spec: JobSpec, name: str, rule: Rule, now: int) -> Re
         cures.append("take another queue")
     why = f": {rule.why}" if rule.why else ""
     return Refused(f"rule {name!r} of the policy refuses the job{why}", ", or ".join(cures) or "submit it another day")
+
+
+def tide_over(world: World, pool: str, tides: tuple[str, ...], now: int) -> str | None:
+    """What to wait for; None: the tide of the pool is none of these now."""
+    gauge = world.gauges.get(pool)
+    if gauge is None or gauge.state not in tides:
+        return None
+    left = max(0, lasts_until(world, gauge) - now)
+    soonest = f", in {lasting(-(-left // MINUTE_MS) * MINUTE_MS)} at the earliest" if left else ""
+    return f"submit it again when the tide of pool {pool!r} is no longer {gauge.state}{soonest} (`tide tide` tells)"
 
 
 # -- limits of queues --------------------------------------------------------------------------------------

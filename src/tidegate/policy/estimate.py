@@ -28,6 +28,16 @@ def estimate(world: World, spec: JobSpec, now: int) -> int:
             assert_never(world.policy.estimate.source)
 
 
+def remaining(policy: Estimate, estimate_ms: int, kept_ms: int) -> int:
+    """What is left of one that has saved so much of its work; one that outlived its estimate takes the next step."""
+    if kept_ms < estimate_ms:
+        return estimate_ms - kept_ms
+    for step in policy.raise_steps_ms:
+        if kept_ms < estimate_ms + step:
+            return estimate_ms + step - kept_ms
+    return max(1, kept_ms // 4)
+
+
 def raised_end(policy: Estimate, job: Job, run: Run, now: int) -> int:
     """The next end to assume for a run that outlived the last one; later than `now`.
 

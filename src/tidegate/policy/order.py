@@ -5,11 +5,16 @@ from typing import assert_never
 from tidegate.model.jobs import Job
 from tidegate.model.policy import OrderBy, PolicySpec
 from tidegate.policy import SHARE_BITS
+from tidegate.policy.estimate import remaining
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
 
+RUNG = 1 << 58
+"""From one rung to the next. Within one no other order comes so far: less than 300 years, or 3 with all of a pool."""
 AGED = -(1 << 62)
 """The rank of a job past the ageing bound: before all others, first come first served."""
+OVERDUE = AGED + 1
+"""The same of one that sinks: next, and without a promise of its own, for it may take what others hold."""
 
 
 def rank(policy: PolicySpec, pool: Pool, lane: Lane, job: Job, now: int) -> int:
@@ -18,10 +23,25 @@ def rank(policy: PolicySpec, pool: Pool, lane: Lane, job: Job, now: int) -> int:
 
 def rank_within(policy: PolicySpec, bound: int, pool: Pool, lane: Lane, job: Job, now: int) -> int:
     """With the ageing bound of the lane at hand."""
-    order = policy.order
-    if bound and now - job.submit_ms >= bound:
-        return AGED
-    match order.by:
+    if bound and now - (lane.since or job.submit_ms) >= bound:
+        return rank_when_aged(lane)
+    by = policy.order.by
+    if by is OrderBy.FEEDBACK:
+        within = _rank_by(policy.order.then, policy, pool, lane, job, now)
+        return lane.rung * RUNG + min(max(within, -RUNG // 2), RUNG // 2 - 1)
+    return _rank_by(by, policy, pool, lane, job, now)
+
+
+def is_aged(rank: int) -> bool:
+    return AGED <= rank <= OVERDUE
+
+
+def rank_when_aged(lane: Lane) -> int:
+    return OVERDUE if lane.sinks else AGED
+
+
+def _rank_by(by: OrderBy, policy: PolicySpec, pool: Pool, lane: Lane, job: Job, now: int) -> int:
+    match by:
         case OrderBy.FCFS:
             return 0
         case OrderBy.SHORTEST:
@@ -34,12 +54,18 @@ def rank_within(policy: PolicySpec, bound: int, pool: Pool, lane: Lane, job: Job
         case OrderBy.PRIORITY:
             known = policy.classes.get(lane.klass)
             return job.submit_ms - (known.head_start_ms if known else 0)
+        case OrderBy.SHORTEST_REMAINING:
+            return remaining(policy.estimate, lane.estimate_ms, lane.kept_ms)
+        case OrderBy.FEEDBACK:
+            return 0
         case _:
-            assert_never(order.by)
+            assert_never(by)
 
 
 def ageing_bound(policy: PolicySpec, lane: Lane) -> int:
     """0: its jobs do not age."""
+    if lane.sinks:
+        return policy.feedback.ageing_bound_ms
     classes = policy.classes
     known = classes.get(lane.klass) if classes else None
     return (known.ageing_bound_ms if known is not None else 0) or policy.order.ageing_bound_ms
@@ -47,7 +73,8 @@ def ageing_bound(policy: PolicySpec, lane: Lane) -> int:
 
 def moves_with_time(policy: PolicySpec) -> bool:
     """Do ranks change against each other while nothing happens? (Ageing is treated apart.)"""
-    return policy.order.by is OrderBy.EXPANSION
+    order = policy.order
+    return OrderBy.EXPANSION in ((order.by, order.then) if order.by is OrderBy.FEEDBACK else (order.by,))
 
 
 def dominant_share(pool: Pool, lane: Lane) -> int:

@@ -6,9 +6,11 @@ dominant share by weight, of what it holds and of what it held before, decayed. 
 
 from typing import Final
 
+from tidegate.model.base import ARRAY_BITS
+from tidegate.model.events import Promise
 from tidegate.model.policy import PART_BITS, Bounds, PolicySpec, Queue
 from tidegate.policy import SHARE_BITS
-from tidegate.policy.order import AGED, ageing_bound
+from tidegate.policy.order import AGED, ageing_bound, rank_when_aged
 from tidegate.world.accounts import Path, is_of_user, path_of, queue_of, used_at
 from tidegate.world.decay import USE_BITS
 from tidegate.world.lanes import Lane
@@ -24,8 +26,14 @@ Key = tuple[int, int, str]
 Place = tuple[int, int, int]
 """(rank, submit, job): where a job stands among all."""
 BEHIND_ALL: Place = (1 << 62, 0, 0)
+HELD: Final = AGED - 1
 Amounts = list[tuple[int, int]]
 """(column, amount)"""
+
+
+def held_place(promise: Promise) -> Place:
+    """One that others made room for stands before all, and no two share a place."""
+    return (HELD, 0, promise.task)
 
 
 def approvers_of(policy: PolicySpec, queue: str) -> tuple[str, ...]:
@@ -184,6 +192,16 @@ class Shares:
             if not branch.has_room(need, units, place) and (branch.shut is None or place < branch.shut):
                 branch.shut = place
 
+    def keep_for_held(self) -> None:
+        """For the jobs that others were interrupted for: else a job behind takes what their limits leave."""
+        world = self.world
+        for promise in world.promises.values():
+            if promise.held_until > self.at:
+                job = world.jobs[promise.task >> ARRAY_BITS]
+                lane = world.pools[job.pool].lanes.get(world.lane_key(job))
+                if lane is not None:
+                    self.keep(lane, held_place(promise))
+
     def keep_for_aged(self) -> None:
         """For the jobs past the ageing bound, of every pool, before any pool is looked at."""
         policy = self.world.policy
@@ -192,9 +210,10 @@ class Shares:
         aged: list[tuple[Place, str, Lane]] = []
         for pool in self.world.pools.values():
             for lane in pool.lanes.values():
-                head, bound = lane.jobs[0], ageing_bound(policy, lane)
-                if bound and self.at - head.submit_ms >= bound:
-                    aged.append(((AGED, head.submit_ms, head.id), pool.name, lane))
+                head, bound = lane.jobs[0], ageing_bound(self.world.policy_in(pool.name), lane)
+                since = lane.since or head.submit_ms
+                if bound and self.at - since >= bound:
+                    aged.append(((rank_when_aged(lane), since, head.id), pool.name, lane))
         aged.sort()
         for place, _, lane in aged:
             if self.has_room(lane, place):
@@ -226,6 +245,7 @@ def shares_for_cycle(world: World, now: int) -> Shares | None:
     if not world.has_queues:
         return None
     shares = Shares(world, now)
+    shares.keep_for_held()
     shares.keep_for_aged()
     return shares
 

@@ -12,6 +12,8 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from tidegate.wire.tides import TidesBody
+
 NAME_MAX = 200
 ARGUMENTS_MAX = 10_000
 SCRIPT_MAX = 4 << 20
@@ -427,7 +429,7 @@ class Route(NamedTuple):
     method: str
     path: str
     body: type[Body] | None
-    answer: type[Body] | None  # None: not JSON, `doc` says what
+    answer: type[msgspec.Struct] | None  # None: not JSON, `doc` says what
     doc: str
     query: tuple[tuple[str, str], ...] = ()
 
@@ -472,6 +474,7 @@ ROUTES = (
     Route("resume", "POST", "/v1/nodes/{node}/resume", NodeActionBody, DoneBody, "Lets the node take work again."),
     Route("share", "GET", "/v1/share", None, ShareBody,
           "How every queue stands against its neighbours: what it holds, has held and may hold, and its turn."),
+    Route("tide", "GET", "/v1/tide", None, TidesBody, "How demand stands in every pool, why, and what that changes."),
     Route("approve", "POST", "/v1/queues/{queue}/approve", ExcessBody, DoneBody,
           "Lets a queue hold more than its limit for a time. For its approvers; a path is written with %2F."),
     Route("revoke", "POST", "/v1/queues/{queue}/revoke", RevokeBody, DoneBody,

@@ -2,9 +2,21 @@
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
-from tidegate.model.policy import NODES, PART_BITS, Bound, Bounds, PolicySpec, Queue
+from tidegate.model.policy import (
+    BY_STANDING,
+    NODES,
+    PART_BITS,
+    RUNGS_MAX,
+    Bound,
+    Bounds,
+    OrderBy,
+    PolicySpec,
+    Queue,
+    Tide,
+)
 from tidegate.wire.bounds import format_bound
 
 PART = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
@@ -29,6 +41,8 @@ def faults(spec: PolicySpec) -> Iterator[Fault]:
         else:
             yield from _queue(spec, name, queue)
     yield from _guarantees(spec)
+    yield from _feedback(spec)
+    yield from _tides(spec)
     for name, rule in spec.admission.items():
         for queue_name in rule.queues if spec.queues else ():
             if queue_name not in spec.queues and not has_parts(spec, queue_name):
@@ -36,6 +50,14 @@ def faults(spec: PolicySpec) -> Iterator[Fault]:
         for bound in rule.at_least:
             if not bound.amount and not bound.part:
                 yield Fault(f"admission.{name}.at_least.{bound.resource}", "every job asks for as much", "leave it out")
+
+
+def _feedback(spec: PolicySpec) -> Iterator[Fault]:
+    rungs = spec.feedback.rungs_ms
+    if spec.order.then is OrderBy.FEEDBACK:
+        yield Fault("order.then", "a rung has no rungs", "name another order")
+    if len(rungs) > RUNGS_MAX or any(b <= a for a, b in pairwise((0, *rungs))):
+        yield Fault("feedback.rungs", "are no edges between rungs", f"write up to {RUNGS_MAX} durations that rise")
 
 
 def has_parts(spec: PolicySpec, queue: str) -> bool:
@@ -69,6 +91,33 @@ def _above(path: str, small: Bounds, large: Bounds, what: str) -> Iterator[Fault
                 f"{path}.{bound.resource}", f"{format_bound(bound)} is more than {what}, {format_bound(bounding)}",
                 "lower the one or raise the other",
             )  # fmt: skip
+
+
+TURNED = (Tide.RISING.value, Tide.SURGE.value, Tide.EBBING.value)
+
+
+def _tides(spec: PolicySpec) -> Iterator[Fault]:
+    states = spec.tide.states if spec.tide is not None else {}
+    for state, other in states.items():
+        if other.order is not None and other.order.by is not spec.order.by:
+            for by in (spec.order.by, other.order.by):
+                if by in BY_STANDING:
+                    yield Fault(
+                        f"tide.states.{state}.order.by", f"{by.value} cannot come and go with the tide",
+                        "name another order there, and in the policy itself",
+                    )  # fmt: skip
+        if state not in TURNED:
+            cure = "say it in the policy itself" if state == Tide.CALM else f"name one of: {', '.join(TURNED)}"
+            yield Fault(f"tide.states.{state}", "is no tide that changes anything", cure)
+    for name, rule in spec.admission.items():
+        for state in rule.tides:
+            if state not in TURNED:
+                yield Fault(
+                    f"admission.{name}.tides", f"{state!r} is no tide in which jobs are refused",
+                    f"name one of: {', '.join(TURNED)}",
+                )  # fmt: skip
+        if rule.tides and spec.tide is None:
+            yield Fault(f"admission.{name}.tides", "the policy has no tide", "write 'tide: {}' at least")
 
 
 def _exceeds(bound: Bound, other: Bound) -> bool:

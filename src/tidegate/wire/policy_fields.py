@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import inspect
 
-from tidegate.model.policy import DEPTH_ALL, Bound, Hours, PolicySpec
+from tidegate.model.policy import DEPTH_ALL, Bound, Hours, InTide, PolicySpec
 from tidegate.wire.bounds import format_bound
 from tidegate.wire.hours import format_hours
 from tidegate.wire.units import DURATION_MAX_MS, format_duration
@@ -44,6 +44,7 @@ TEXTS = {
     "PolicySpec.classes": "priority classes by name; a job of no class listed here has level 0 and no head start",
     "PolicySpec.queues": "the tree of queues, by path; none: all jobs stand in one line, whatever queue they name",
     "PolicySpec.admission": "rules by name; a job that one of them meets is refused",
+    "PolicySpec.tide": "when demand is a burst, and what it changes; none: nothing is measured",
     "Fit.by": "which nodes are taken first: in order, fewest more of the same, least free, most free",
     "JobClass.head_start_ms": "under `order: priority` the job counts as submitted that much earlier; may be negative",
     "why": "for the reader; it changes nothing",
@@ -77,6 +78,7 @@ class Field:
     pieces: type[Enum] | None = None
     words: Mapping[str, int] | None = None
     section: "Section | None" = None
+    is_partial: bool = False  # a section that says only what differs from the one of its name in the file
 
     @property
     def signed(self) -> bool:
@@ -137,6 +139,8 @@ def _section(info: inspect.Type) -> Section:
 
 def _field(record: str, field: inspect.Field) -> Field:
     info, about = _unwrapped(field.type)
+    if isinstance(info, inspect.UnionType):  # None: there is no such section
+        (info,) = (one for one in info.types if not isinstance(one, inspect.NoneType))
     about = about or TEXTS.get(f"{record}.{field.name}", "") or TEXTS.get(field.name, "")
     key = RENAMED.get((record, field.name), field.name.removesuffix("_ms"))
     timed = field.name.endswith("_ms")
@@ -165,7 +169,7 @@ def _field(record: str, field: inspect.Field) -> Field:
             low = 0 if number.ge is None else number.ge
             return replace(text, kind=Kind.DURATIONS, low=low, high=DURATION_MAX_MS)
         case inspect.StructType():
-            return replace(text, kind=Kind.SECTION, section=_section(info))
+            return replace(text, kind=Kind.SECTION, section=_section(info), is_partial=record == InTide.__name__)
         case inspect.DictType(key_type=inspect.StrType(), value_type=value):
             return replace(text, kind=Kind.SECTIONS, section=_section(value))
         case _:
@@ -209,7 +213,8 @@ def describe(section: Section | None = None, at: str = "") -> Iterator[Row]:
             deeper = f"{path}.<name>." if field.kind is Kind.SECTIONS else f"{path}."
             if field.about:
                 yield Row(path, field.kind.value, "none", field.about)
-            yield from describe(field.section, deeper)
+            if not field.is_partial:
+                yield from describe(field.section, deeper)
         else:
             default = "required" if field.required else shown(field, field.default) or "none"
             yield Row(path, field.says(), default, field.about)

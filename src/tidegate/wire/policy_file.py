@@ -8,12 +8,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tidegate.model.policy import Bound, PolicySpec
+from msgspec.structs import replace
+
+from tidegate.model.policy import DAY_MS, Bound, PolicySpec
 from tidegate.wire.bounds import parse_bound
 from tidegate.wire.hours import parse_hours
 from tidegate.wire.policy_faults import faults
 from tidegate.wire.policy_fields import Field, Kind, Section, describe, names_of, policy_section, shown
-from tidegate.wire.policy_hints import hints
+from tidegate.wire.policy_hints import hints, may_starve
 from tidegate.wire.units import UnitError, format_duration, parse_duration
 from tidegate.wire.yaml_text import BYTES_MAX, Entries, Finding, Items, Node, Scalar, TextError, quoted, read_tree
 
@@ -23,6 +25,8 @@ __all__ = [
 ]  # fmt: skip
 
 PATH_SHOWN_MAX = 120
+BOUND_MS = 7 * DAY_MS
+"""What the large pay at most under an order that favours the small, where the policy does not say."""
 EXAMPLES = {Kind.NAMES: "[one, another]", Kind.HOURS: "[mon-fri 08:00-18:00]"}
 
 _COUNT = re.compile(r"[+-]?(?:0|[1-9]\d{0,2}(?:_?\d{3})+|[1-9]\d*)", re.ASCII)
@@ -64,6 +68,8 @@ def inspect_policy(text: str | bytes) -> Inspection:
     if reader.errors or spec is None:
         return Inspection(None, tuple(sorted(reader.errors)), ())
     assert isinstance(spec, PolicySpec)
+    if may_starve(spec.order) and "order.ageing_bound" not in reader.places:
+        spec = replace(spec, order=replace(spec.order, ageing_bound_ms=BOUND_MS))
     for path, message, cure in faults(spec):
         reader.errors.append(Finding(*reader.place(path), path, message, cure))
     if reader.errors:
@@ -81,6 +87,7 @@ class _Reader:
 
     errors: list[Finding] = field(default_factory=list)
     places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    parts: dict[str, Any] = field(default_factory=dict)  # of the policy, as far as they are read
 
     def place(self, path: str) -> tuple[int, int]:
         """Where the path stands, or the nearest above it that does."""
@@ -93,17 +100,17 @@ class _Reader:
             path = ascii(path[:PATH_SHOWN_MAX])
         self.errors.append(Finding(node.line, node.column, path, message, cure))
 
-    def section(self, section: Section, node: Node, path: str) -> Any:
-        """The record, or None where something kept it from being made."""
+    def section(self, section: Section, node: Node, path: str, base: Any = None) -> Any:
+        """The record, or None where something kept it from being made. `base`: what it says where the file does not."""
         if isinstance(node, Scalar) and section.main is not None and not node.empty:
             value = self.value(section.main, node, path)
-            return None if value is None else section.record(**{section.main.attr: value})
+            return None if value is None else _made(section, {section.main.attr: value}, base)
         if not isinstance(node, Entries):
             self._not_a_map(section, node, path)
             return None
         values: dict[str, Any] = {}
         whole = True
-        for key, key_node, child in self.entries(node, path):
+        for key, key_node, child in self.in_order(self.entries(node, path)):
             known = section.find(key)
             if known is None:
                 self._unknown(section, key, key_node, path)
@@ -111,11 +118,17 @@ class _Reader:
             value = self.value(known, child, f"{path}.{key}" if path else key)
             whole = whole and value is not None
             values[known.attr] = value
+            if not path:
+                self.parts[known.attr] = value
         for known in section.fields:
             if known.required and known.attr not in values:
                 whole = False
                 self.wrong(node, known.key, "is missing", f"write '{known.key}: …'")
-        return section.record(**values) if whole else None
+        return _made(section, values, base) if whole else None
+
+    def in_order(self, entries: list[tuple[str, Node, Node]]) -> list[tuple[str, Node, Node]]:
+        """The tide says what differs from the other sections, so it is read after them."""
+        return sorted(entries, key=lambda entry: entry[0] == "tide")
 
     def entries(self, node: Entries, path: str) -> list[tuple[str, Node, Node]]:
         """The entries with a good key that comes for the first time."""
@@ -142,7 +155,8 @@ class _Reader:
         if known.section is not None:
             if known.kind is Kind.SECTIONS:
                 return self.sections(known.section, node, path)
-            return self.section(known.section, node, path)
+            base = (self.parts.get(known.attr) or known.section.record()) if known.is_partial else None
+            return self.section(known.section, node, path, base)
         if known.kind is Kind.DURATIONS:
             return self.durations(known, node, path)
         if known.kind is Kind.AMOUNTS:
@@ -287,6 +301,10 @@ class _Reader:
         self.wrong(node, at, "is not a field of a policy", cure)
 
 
+def _made(section: Section, values: dict[str, Any], base: Any) -> Any:
+    return section.record(**values) if base is None else replace(base, **values)
+
+
 def _near(word: str, names: Iterable[str]) -> str:
     near = get_close_matches(word[:60], list(names), n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}? " if near else ""
@@ -326,6 +344,8 @@ def dump_policy(spec: PolicySpec) -> str:
 def _lines(section: Section, record: Any, indent: str) -> Iterable[str]:
     for known in section.fields:
         value = getattr(record, known.attr)
+        if value is None:
+            continue
         if known.section is None:
             text = quoted(value) if known.kind is Kind.TEXT else shown(known, value)
             yield f"{indent}{known.key}: {text}\n"

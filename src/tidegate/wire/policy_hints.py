@@ -5,10 +5,15 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from tidegate.model.policy import CandidateOrder, OrderBy, PolicySpec
+from tidegate.model.policy import CandidateOrder, Feedback, Order, OrderBy, PolicySpec, Preempt
 
-MAY_STARVE = (OrderBy.SHORTEST, OrderBy.SMALLEST_AREA, OrderBy.EXPANSION)
+MAY_STARVE = (OrderBy.SHORTEST, OrderBy.SHORTEST_REMAINING, OrderBy.SMALLEST_AREA, OrderBy.EXPANSION)
 """Orders under which those who come later can go before a job without end."""
+
+
+def may_starve(order: Order) -> bool:
+    """Of what feedback orders those who sink have a bound of their own; the others go by what comes second."""
+    return (order.then if order.by is OrderBy.FEEDBACK else order.by) in MAY_STARVE
 
 
 class Hint(NamedTuple):
@@ -23,6 +28,7 @@ def hints(spec: PolicySpec) -> Iterator[Hint]:
     yield from _classes(spec)
     yield from _queues(spec)
     yield from _admission(spec)
+    yield from _tides(spec)
     steps = spec.estimate.raise_steps_ms
     if any(step <= 0 for step in steps[:1]) or any(b <= a for a, b in pairwise(steps)):
         yield Hint("estimate.raise_steps", "a step that is not above the one before adds nothing", "let them rise")
@@ -30,11 +36,18 @@ def hints(spec: PolicySpec) -> Iterator[Hint]:
 
 def _order(spec: PolicySpec) -> Iterator[Hint]:
     order = spec.order
-    if order.by in MAY_STARVE and not order.ageing_bound_ms:
+    by_feedback = order.by is OrderBy.FEEDBACK
+    if by_feedback and all(known.preempt is Preempt.NEVER for known in spec.classes.values()):
+        yield Hint("order.by", "no class may be interrupted, so nobody sinks", "say preempt: savers in a class")
+    if order.then is not OrderBy.FCFS and not by_feedback:
+        yield Hint("order.then", f"has no effect under order {order.by.value}", "set by to feedback")
+    if spec.feedback != Feedback() and not by_feedback:
+        yield Hint("feedback", f"has no effect under order {order.by.value}", "set order to feedback")
+    if may_starve(order) and not order.ageing_bound_ms:
         yield Hint(
             "order.ageing_bound",
             f"under {order.by.value} a job can starve: later ones may go before it without end",
-            "set ageing_bound, such as 24h, unless a published simulation is to be reproduced",
+            "leave it out for 7d, or set one, unless a published simulation is to be reproduced",
         )
 
 
@@ -82,6 +95,20 @@ def _admission(spec: PolicySpec) -> Iterator[Hint]:
                 )
         if rule.utc_offset_ms and not rule.closed:
             yield Hint(f"admission.{name}.utc_offset", "has no effect without closed hours", "leave it out")
+
+
+def _tides(spec: PolicySpec) -> Iterator[Hint]:
+    if spec.tide is None:
+        return
+    for state, other in spec.tide.states.items():
+        order = other.order or spec.order
+        if order.by in MAY_STARVE and not order.ageing_bound_ms and spec.order.by not in MAY_STARVE:
+            yield Hint(
+                f"tide.states.{state}.order", f"under {order.by.value} a job can starve while the tide is {state}",
+                "set order.ageing_bound, such as 24h",
+            )  # fmt: skip
+    if spec.tide.window_ms * 4 > spec.tide.baseline_ms:
+        yield Hint("tide.baseline", "is hardly longer than the window: a burst becomes the usual", "set a longer one")
 
 
 def _classes(spec: PolicySpec) -> Iterator[Hint]:

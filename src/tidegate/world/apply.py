@@ -11,6 +11,7 @@ from tidegate.model.jobs import Outcome
 from tidegate.world import arrays
 from tidegate.world.accounts import charge, reopen
 from tidegate.world.ended import job_gone, name_environment, notice_sent, remember_run
+from tidegate.world.gauges import arrived, note_start, tide_turned, watch_anew, watch_pools
 from tidegate.world.nodes import blame, change_node, forgive
 from tidegate.world.pool import FITTING_KEPT
 from tidegate.world.records import NO_TRIES, ArrayState, Excess, HaltAsked, Parked, Run, Tries
@@ -83,22 +84,28 @@ def apply(world: World, event: ev.Event) -> None:
             pool.freed = None
             world.stirred[pool.name] = pool
             world.looks.pop(pool.name, None)
+        case ev.TideTurned():
+            tide_turned(world, event)
         case ev.PolicyChanged():
             _policy_changed(world, event)
         case ev.ExcessApproved() | ev.ExcessOver():
             _excess_changed(world, event)
         case ev.NodeChanged() | ev.NodeSuspected() | ev.NodeTried() | ev.NodeCleared():
             change_node(world, event)
+            watch_pools(world, event.at)
         case _:
             assert_never(event)
 
 
 def _policy_changed(world: World, event: ev.PolicyChanged) -> None:
-    before = world.policy
+    before, stood = world.policy, world.has_standings
     world.policy, world.policy_version = event.policy, event.version
     if before.queues or event.policy.queues:
         reopen(world, before.share.half_life_ms, event.at)
+    if before.queues or event.policy.queues or stood or world.has_standings:
         regroup(world)
+    if before.tide is not None or event.policy.tide is not None:
+        watch_anew(world, before.tide, event.at)
     for pool in world.pools.values():
         pool.freed = None
         world.stirred[pool.name] = pool
@@ -166,6 +173,8 @@ def _job_submitted(world: World, event: ev.JobSubmitted) -> None:
     if spec.array is not None:
         world.arrays[job.id] = ArrayState(0, (), 0, 0, False)
         world.digest.arrays.touched.add(job.id)
+    if world.gauges:
+        arrived(world, job, event.at)
     if spec.work is not None and spec.work.env:
         name_environment(world, spec.work.env)
     if spec.deadline_ms < FOREVER_MS:
@@ -235,6 +244,8 @@ def _job_started(world: World, event: ev.JobStarted) -> None:
     pool.occupy(run)
     if spec.checkpoint is not None:
         begin_saving(world, job, run)
+    if world.gauges and event.attempt == 1:
+        note_start(world, job, event.at)
     world.launching[task] = world.ordered = world.seq
     digest = world.digest
     digest.runs.touched.add(task)
@@ -263,8 +274,6 @@ def _job_ended(world: World, event: ev.JobEnded) -> None:
     task = event.task
     job = world.jobs[task >> ARRAY_BITS]
     run = world.runs.pop(task, None)
-    if world.tries:
-        _tries_over(world, task)
     if run is None:
         assert job.spec.array is not None, "a single job that never started is dropped"
         pool = world.pools[job.pool]
@@ -282,11 +291,14 @@ def _job_ended(world: World, event: ev.JobEnded) -> None:
             forgive(world, run)
     array = job.spec.array
     if array is None:
+        if world.tries:
+            _tries_over(world, task)
         job_gone(world, job, event.outcome)
         return
     failed = event.outcome is not Outcome.COMPLETED
     state = arrays.ended(world.arrays[job.id], array.indices, index_of(task), ran=run is not None, failed=failed)
     set_array(world, job, state)
+    _tries_over(world, task)  # only now: by them it was in its lane
     if state.ended == len(array.indices):
         job_gone(world, job, Outcome.FAILED if state.failed else Outcome.COMPLETED)
 

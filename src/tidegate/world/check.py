@@ -10,6 +10,7 @@ from copy import deepcopy
 from tidegate.model.base import ARRAY_BITS, index_of, job_of, task_key
 from tidegate.model.jobs import Job
 from tidegate.model.nodes import NodeState
+from tidegate.model.policy import in_tides
 from tidegate.world.accounts import path_of
 from tidegate.world.digest import MODULUS, RECORD_KINDS, Digest
 from tidegate.world.lanes import LaneKey
@@ -21,7 +22,7 @@ from tidegate.world.world import OUTCOMES_KEPT, USERS_KEPT, World
 
 def check(world: World, *, may_be_overfull: bool = False) -> list[str]:
     """`may_be_overfull`: a node's capacity was lowered below what ran there, so it may hold more than it has."""
-    parts = (_jobs, _runs, _arrays, _accounts, _parked, _nodes, _environments, _memory, _digest)
+    parts = (_jobs, _runs, _arrays, _accounts, _parked, _nodes, _environments, _memory, _gauges, _digest)
     found = [what for part in parts for what in part(world)]
     if found:
         return found  # what follows is derived from records that agree with each other
@@ -246,6 +247,21 @@ def _memory(world: World) -> Iterator[str]:
         yield "a node is in no pool, or in two"
 
 
+def _gauges(world: World) -> Iterator[str]:
+    """One for every pool, while the policy has a tide, and what each state changes in force."""
+    wanted = set(world.pools) if world.policy.tide is not None else set()
+    if set(world.gauges) != wanted:
+        yield f"gauges of {sorted(world.gauges)}, should be of {sorted(wanted)}"
+    states = in_tides(world.policy)
+    for pool in world.pools:
+        gauge = world.gauges.get(pool)
+        now = states.get(gauge.state, world.policy) if gauge is not None else world.policy
+        if world.policy_in(pool) != now:
+            yield f"pool {pool!r} is under another policy than its tide says"
+        if gauge is not None and min(gauge.recent, gauge.usual, gauge.started, gauge.waited) < 0:
+            yield f"pool {pool!r} counts less than nothing: {gauge}"
+
+
 def _digest(world: World) -> Iterator[str]:
     fresh = Digest()
     for kind in RECORD_KINDS:
@@ -373,12 +389,12 @@ def _counting(world: World, pool: Pool, runs: list[Run]) -> Iterator[str]:
         yield f"strained is {pool.strained}, should be {strained}"
     if unit is None:
         return
-    units = 0
-    for row in range(len(pool.names)):
-        if row not in pool.closed:
-            units += max(0, min(int(pool.free[column, row]) // amount for column, amount in unit))
-    if pool.free_units != units:
-        yield f"{pool.free_units} chunks are said to be free, {units} are"
+    by_row = [max(0, min(int(pool.free[column, row]) // amount for column, amount in unit))
+              for row in range(len(pool.names))]  # fmt: skip
+    if pool.units_free != by_row or pool.free_units != sum(by_row):
+        yield f"{pool.free_units} chunks are said to be free, by row {pool.units_free}; {by_row} are"
+    if pool.open_rows != sum(1 << row for row, chunks in enumerate(by_row) if chunks > 0):
+        yield f"rows {pool.open_rows:b} are said to be open, {by_row} chunks are free"
 
 
 def _changes(world: World, pool: Pool) -> Iterator[str]:

@@ -37,8 +37,9 @@ class Notes:
 
 
 RECORD_KINDS = (
-    "accounts", "arrays", "dependents", "environments", "excesses", "failed_on", "halting", "jobs", "keys", "last_runs",
-    "marks", "nodes", "notices", "outcomes", "parked", "promises", "runs", "saves", "strays", "suspects", "tries",
+    "accounts", "arrays", "dependents", "environments", "excesses", "failed_on", "gauges", "halting", "jobs", "keys",
+    "last_runs", "marks", "nodes", "notices", "outcomes", "parked", "promises", "runs", "saves", "strays", "suspects",
+    "tries",
 )  # fmt: skip
 
 
@@ -51,6 +52,7 @@ class Digest:
     environments: Notes
     excesses: Notes
     failed_on: Notes
+    gauges: Notes
     halting: Notes
     jobs: Notes
     keys: Notes

@@ -7,15 +7,29 @@ from collections import deque
 
 from tidegate.model.jobs import Job, Shape
 from tidegate.world.records import Need
+from tidegate.world.rungs import Standing
 
-LaneKey = tuple[str, str, Shape, int, str]
-"""(queue, class, shape, estimate, user); no user where they stand together. `World.lane_key` makes it."""
+LaneKey = tuple[str, str, Shape, int, str, Standing]
+"""(queue, class, shape, estimate, user, standing); no user where they stand together. `World.lane_key` makes it."""
 
 
 class Lane:
     """First come, first served inside; so a lane's rank is its head's, and its head is the oldest."""
 
-    __slots__ = ("estimate_ms", "jobs", "key", "need", "owner", "plain", "serial", "shape", "units")
+    __slots__ = (
+        "estimate_ms",
+        "jobs",
+        "key",
+        "need",
+        "owner",
+        "plain",
+        "rung",
+        "serial",
+        "shape",
+        "since",
+        "sinks",
+        "units",
+    )
 
     def __init__(self, serial: int, key: LaneKey, need: Need, owner: object, jobs: deque[Job]) -> None:
         self.serial = serial  # its name within the pool; a copy keeps it
@@ -25,6 +39,8 @@ class Lane:
         self.units = shape.count  # chunks of one job
         self.plain = shape.stack and not shape.where
         self.need = need
+        rung, self.since, _ = key[5]  # since when its jobs wait; 0: each since it was submitted
+        self.sinks, self.rung = rung >= 0, max(0, rung)
         self.owner = owner  # the world that may write to it; a fork shares lanes until one side writes
         self.jobs = jobs
 
@@ -39,6 +55,11 @@ class Lane:
     @property
     def user(self) -> str:
         return self.key[4]
+
+    @property
+    def kept_ms(self) -> int:
+        """What its jobs have saved of their work."""
+        return self.key[5][2]
 
     def copy_for(self, owner: object) -> "Lane":
         return Lane(self.serial, self.key, self.need, owner, self.jobs.copy())

@@ -27,7 +27,7 @@ class Pool:
     __slots__ = (
         "buffer", "capacity", "cells", "changed", "closed", "end_times", "fitting", "free_units", "freed", "fresh",
         "grown", "kinds", "lane_serial", "lanes", "masks", "name", "names", "nodes", "odd", "open_rows", "owned_ends",
-        "promised", "row_of", "runs_at", "strained", "total", "tried", "unit", "units_at", "units_free",
+        "promised", "row_of", "runs_at", "strained", "total", "tried", "unbooked", "unit", "units_at", "units_free",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -42,6 +42,7 @@ class Pool:
         self.total: Columns = np.zeros((0, 0), np.int64)
         self.capacity: list[int] = []  # by column, open or not
         self.cells: list[memoryview] = []
+        self.unbooked: dict[int, Run] = {}  # by task: not yet taken off the columns, which a counted pool hardly reads
         self.closed: set[int] = set()
         self.tried: dict[int, int] = {}  # rows that take one run at a time -> how many are there
         self.lanes: dict[LaneKey, Lane] = {}
@@ -56,7 +57,7 @@ class Pool:
         self.strained = False  # a node is closed, or runs more than it has: what ends may not come back as room
         self.free_units = 0  # chunks of the one kind that are free,
         self.units_free: list[int] = []  # by row,
-        self.open_rows: list[int] = []  # and the rows that have any
+        self.open_rows = 0  # and the rows that have any, a bit each
         # What changed since the last cycle; cleared by CycleRan.
         self.changed: dict[int, Lane] = {}  # by serial: lanes that are not what they were
         self.fresh: dict[int, Lane] = {}  # those of them that had nothing waiting
@@ -75,6 +76,7 @@ class Pool:
         twin.capacity = self.capacity
         twin.buffer = self.buffer.copy()
         twin.cells = [column.data for column in twin.buffer]
+        twin.unbooked = self.unbooked.copy()
         twin.closed, twin.tried = self.closed.copy(), self.tried.copy()
         twin.lanes = self.lanes.copy()
         twin.lane_serial = self.lane_serial
@@ -84,13 +86,17 @@ class Pool:
         twin.units_at = self.units_at.copy()
         twin.kinds, twin.odd = self.kinds.copy(), self.odd
         twin.unit, twin.strained, twin.free_units = self.unit, self.strained, self.free_units
-        twin.units_free, twin.open_rows = self.units_free.copy(), self.open_rows.copy()
+        twin.units_free, twin.open_rows = self.units_free.copy(), self.open_rows
         twin.changed, twin.fresh, twin.grown = self.changed.copy(), self.fresh.copy(), self.grown
         twin.freed = None if self.freed is None else self.freed.copy()
         return twin
 
     @property
     def free(self) -> Columns:
+        if self.unbooked:
+            for run in self.unbooked.values():
+                self._book(run, -1)
+            self.unbooked.clear()
         return self.buffer[:, : len(self.names)]
 
     # -- nodes -------------------------------------------------------------------------------------------
@@ -208,12 +214,16 @@ class Pool:
             chunks = chunks_by_row(free, self.unit)
             self.free_units = int(chunks.sum())
             self.units_free = chunks.tolist()
-            self.open_rows = np.flatnonzero(chunks).tolist()
+            self.open_rows = int.from_bytes(np.packbits(chunks > 0, bitorder="little").tobytes(), "little")
 
     # -- runs --------------------------------------------------------------------------------------------
 
     def occupy(self, run: Run) -> None:
-        self._shift(run, -1)
+        if self.unit is None:
+            self._book(run, -1)
+        else:
+            self.unbooked[run.task] = run
+            self._count(run, -1)
         self.free_units -= self.expect(run)
         self.join(run.need, plain=run.plain)
         if self.tried and self._try(run, 1):
@@ -221,7 +231,10 @@ class Pool:
             self.recount()
 
     def vacate(self, run: Run) -> None:
-        self._shift(run, 1)
+        if self.unbooked.pop(run.task, None) is None:
+            self._book(run, 1)
+        if self.unit is not None:
+            self._count(run, 1)
         self.free_units += self.unexpect(run)
         if self.tried:
             self._try(run, -1)
@@ -239,35 +252,29 @@ class Pool:
             self._open_or_close(row)
         return bool(rows)
 
-    def _shift(self, run: Run, sign: int) -> None:
-        if len(run.rows) == 1:
-            row, count = run.rows[0], sign * run.counts[0]
-            for column, amount in run.need:
-                self.cells[column][row] += amount * count
-            if self.unit is not None:
-                self._shift_units(row, count)
-            return
-        if self.unit is not None:
-            for row, count in zip(run.rows, run.counts, strict=True):
-                self._shift_units(row, sign * count)
-        if len(run.rows) <= SCALAR_ROWS_MAX:
+    def _book(self, run: Run, sign: int) -> None:
+        """On the columns."""
+        rows, counts = run.rows, run.counts
+        if len(rows) <= SCALAR_ROWS_MAX:
             for column, amount in run.need:
                 cells = self.cells[column]
                 step = sign * amount
-                for row, count in zip(run.rows, run.counts, strict=True):
+                for row, count in zip(rows, counts, strict=True):
                     cells[row] += step * count
             return
-        rows, counts = np.array(run.rows), np.array(run.counts)
+        index, by = np.array(rows), np.array(counts)
         for column, amount in run.need:
-            self.buffer[column, rows] += sign * amount * counts
+            self.buffer[column, index] += sign * amount * by
 
-    def _shift_units(self, row: int, change: int) -> None:
-        before = self.units_free[row]
-        after = self.units_free[row] = before + change
-        if not after:
-            del self.open_rows[bisect_left(self.open_rows, row)]
-        elif not before:
-            insort(self.open_rows, row)
+    def _count(self, run: Run, sign: int) -> None:
+        """In chunks of the one kind."""
+        free, rows, counts = self.units_free, run.rows, run.counts
+        for at in range(len(rows)):  # compiled, that is several times as quick as a zip
+            row = rows[at]
+            before = free[row]
+            after = free[row] = before + sign * counts[at]
+            if not before or not after:
+                self.open_rows ^= 1 << row
 
     def expect(self, run: Run) -> int:
         """Notes when the run should end; returns its chunks."""

@@ -3,6 +3,7 @@
 from tidegate.model.base import Value
 from tidegate.model.events import Placement
 from tidegate.model.jobs import After, Amounts, Job, Outcome
+from tidegate.model.policy import Tide
 
 Need = tuple[tuple[int, int], ...]
 """(column, amount) of one chunk, zero amounts left out."""
@@ -126,6 +127,29 @@ class Excess(Value, frozen=True, gc=False):
     until: int
     by: str
     note: str
+
+
+class Turn(Value, frozen=True, gc=False):
+    """A turn of the tide that is over."""
+
+    at: int
+    before: Tide
+    after: Tide
+    why: str
+
+
+class Gauge(Value, frozen=True, gc=False):
+    """The tide of a pool, and what is measured there. See world.gauges."""
+
+    state: Tide
+    since: int
+    began: int  # measuring
+    at: int  # when what follows was brought up to date
+    recent: int = 0  # tasks that came, decayed by the window, with ARRIVAL_BITS bits
+    usual: int = 0  # the same by the baseline; bursts count in part only
+    started: int = 0  # tasks that started, decayed by the window, likewise,
+    waited: int = 0  # and the milliseconds they had waited
+    turns: tuple[Turn, ...] = ()  # the last, newest last
 
 
 NO_USE = Account(0, (), ())

@@ -14,11 +14,13 @@ from tidegate.model.events import Promise
 from tidegate.model.jobs import Job, Outcome, Pairs
 from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import PolicySpec
+from tidegate.world.gauges import sway
 from tidegate.world.pool import CLOSED, Pool
 from tidegate.world.records import (
     Account,
     ArrayState,
     Excess,
+    Gauge,
     HaltAsked,
     LastRuns,
     Notice,
@@ -75,6 +77,7 @@ class _Image(msgspec.Struct, kw_only=True):
     environments: dict[str, Pairs]
     excesses: dict[str, Excess] = {}
     failed_on: dict[int, str]
+    gauges: dict[str, Gauge] = {}
     halting: dict[int, HaltAsked]
     jobs: dict[int, Job]
     keys: dict[str, tuple[int, int]]
@@ -125,6 +128,7 @@ def load(octets: bytes) -> World:
         setattr(world, name, getattr(image, name))
     for name, pool_image in image.pools.items():
         world.pools[name] = _pool(world, name, pool_image)
+    sway(world)
     for job in world.jobs.values():
         if job.id not in world.parked and can_start(world, job):
             enter_lane(world, job)

@@ -84,8 +84,12 @@ def _new_lane(world: World, pool: Pool, key: LaneKey, job: Job) -> None:
 
 def leave_lane(world: World, job: Job) -> None:
     """Without having been started: what was planned around it must be looked at again."""
+    _leave(world, world.lane_key(job), job)
+
+
+def _leave(world: World, key: LaneKey, job: Job) -> None:
     pool = world.pools[job.pool]
-    take_off(world, pool, pool.lanes[world.lane_key(job)], job)
+    take_off(world, pool, pool.lanes[key], job)
     pool.freed = None
 
 
@@ -102,9 +106,9 @@ def take_off(world: World, pool: Pool, lane: Lane, job: Job) -> None:
 
 
 def regroup(world: World) -> None:
-    """The policy has changed: queues may tell their users apart now, or no more."""
+    """The policy has changed: queues may tell their users apart now, or jobs may sink, or no more."""
     for pool in world.pools.values():
-        moved = [lane for key, lane in pool.lanes.items() if key != world.lane_key(lane.jobs[0])]
+        moved = [lane for key, lane in pool.lanes.items() if any(key != world.lane_key(job) for job in lane.jobs)]
         for lane in moved:
             jobs = list(lane.jobs)
             for job in jobs:
@@ -124,14 +128,18 @@ def _own(world: World, pool: Pool, lane: Lane) -> Lane:
 def set_array(world: World, job: Job, state: ArrayState) -> None:
     """An array stands in its lane exactly while one of its tasks may start."""
     could = can_start(world, job)
+    key = world.lane_key(job) if could and world.has_standings else None
     world.arrays[job.id] = state
     world.digest.arrays.touched.add(job.id)
     if job.id in world.parked:
         return
     can = can_start(world, job)
     if could and not can:
-        leave_lane(world, job)
+        _leave(world, key or world.lane_key(job), job)
     elif can and not could:
+        enter_lane(world, job)
+    elif key is not None and key != world.lane_key(job):  # another task is next
+        _leave(world, key, job)
         enter_lane(world, job)
     else:
         pool = world.pools[job.pool]

@@ -4,7 +4,7 @@ from tidegate.model.base import ARRAY_BITS, job_of
 from tidegate.model.events import Promise
 from tidegate.model.jobs import Amounts, Job, Outcome, Pairs
 from tidegate.model.nodes import Node
-from tidegate.model.policy import PolicySpec, Queue, Users
+from tidegate.model.policy import PolicySpec, Queue, Users, in_tides
 from tidegate.world.digest import MODULUS, RECORD_KINDS, Digest, record_hash
 from tidegate.world.lanes import LaneKey
 from tidegate.world.pool import Pool
@@ -12,6 +12,7 @@ from tidegate.world.records import (
     Account,
     ArrayState,
     Excess,
+    Gauge,
     HaltAsked,
     LastRuns,
     Need,
@@ -22,6 +23,7 @@ from tidegate.world.records import (
     Suspect,
     Tries,
 )
+from tidegate.world.rungs import AS_SUBMITTED, Standing, goes_by_standing, standing_of
 
 OUTCOMES_KEPT = 10_000
 """So many ended jobs at least, and twice as many at most, are remembered for dependencies submitted later."""
@@ -42,6 +44,8 @@ class World:
         self.cycle = 0
         self.in_force = PolicySpec(name="none")  # `policy`
         self.has_queues = False
+        self.has_standings = False
+        self.in_tides: dict[str, PolicySpec] = {}  # `policy`, as it is in each state of a tide that changes it
         self.policy_version = 0
         self.next_job = 1
         self.columns: dict[str, int] = {}
@@ -64,6 +68,7 @@ class World:
         self.last_runs: dict[str, LastRuns] = {}  # by user
         self.accounts: dict[str, Account] = {}  # by queue, and by user below it; see world.accounts
         self.excesses: dict[str, Excess] = {}  # by queue
+        self.gauges: dict[str, Gauge] = {}  # by pool; none while the policy has no tide
         self.environments: dict[str, Pairs] = {}  # by the name that works give them
         self.notices: dict[int, Notice] = {}  # by job
         # Who is to blame (docs/decisions/0010).
@@ -82,6 +87,7 @@ class World:
         self.emptying: dict[str, None] = {}  # draining nodes that a run has left
         self.stirred: dict[str, Pool] = {}  # pools with changes since the last cycle
         self.digest = Digest()
+        self.swayed: dict[str, PolicySpec] = {}  # by pool, where the tide changes it: `policy_in`
         self.token = object()  # who may write to a lane
 
     def fork(self) -> "World":
@@ -94,6 +100,7 @@ class World:
         twin.pools = {name: pool.fork() for name, pool in self.pools.items()}
         twin.stirred = {name: twin.pools[name] for name in self.stirred}
         twin.paths = self.paths.copy()
+        twin.swayed = self.swayed.copy()
         twin.digest = self.digest.fork()
         self.token = object()
         return twin
@@ -106,8 +113,14 @@ class World:
     def policy(self, policy: PolicySpec) -> None:
         self.in_force = policy
         self.has_queues = bool(policy.queues)  # asked several times a job
+        self.has_standings = goes_by_standing(policy)
+        self.in_tides = in_tides(policy)
 
     # -- reading -----------------------------------------------------------------------------------------
+
+    def policy_in(self, pool: str) -> PolicySpec:
+        """As the tide there has it."""
+        return self.swayed.get(pool, self.in_force) if self.swayed else self.in_force
 
     def need_of(self, chunk: Amounts) -> Need | None:
         """The chunk by column; None where no node has ever had such a resource."""
@@ -136,7 +149,18 @@ class World:
         user = ""
         if self.has_queues and tells_users_apart(self.in_force.queues.get(spec.queue)):
             user = spec.user
-        return (spec.queue, spec.klass, spec.shape, job.estimate_ms, user)
+        standing = self.standing_of(job) if self.has_standings else AS_SUBMITTED
+        return (spec.queue, spec.klass, spec.shape, job.estimate_ms, user, standing)
+
+    def standing_of(self, job: Job) -> Standing:
+        """Of an array that of the task whose turn is next."""
+        task = job.id << ARRAY_BITS
+        if job.spec.array is not None:
+            returned = self.arrays[job.id].returned
+            if not returned:
+                return standing_of(self.in_force, job, None)
+            task |= returned[0]
+        return standing_of(self.in_force, job, self.tries.get(task))
 
     # -- digest ------------------------------------------------------------------------------------------
 
