@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from tidegate.api.submit import MistakeError, command_of
-from tidegate.core.accept import default_pool
 from tidegate.model import commands as cmd
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.commands import Refused
 from tidegate.model.jobs import CPUS, GPUS, MEMORY, NODE_LABEL, After, AfterKind, Shape, amounts
 from tidegate.model.slurm import Slurm, SlurmKind
+from tidegate.policy.admission import default_pool
 from tidegate.slurm.desk import Call, Desk
 from tidegate.slurm.wish import Wish
 from tidegate.slurm.words import MINUTE_MS, FaultError, fault
