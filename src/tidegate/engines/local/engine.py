@@ -200,6 +200,8 @@ class LocalEngine:
             message["gpus"] = gpus
         if job.spec.checkpoint is not None:
             message["checkpoint"] = job.spec.checkpoint.signal
+        if work.slurm is not None:
+            message["told_as"] = (str(slurm.raw_id(job, index_of(launch.task))), launch.nodes[0][0])
         if work.slurm is not None and work.slurm.signal:
             message["warn"] = (work.slurm.signal, work.slurm.signal_ms, BATCH if work.slurm.signal_batch else STEPS)
         self.link.send(encode(message))

@@ -9,7 +9,7 @@ from tidegate.engines.local.cgroups import Cgroups, Place
 from tidegate.engines.local.poll import Poll, clock_ms
 from tidegate.engines.local.records import End, Key, Records
 from tidegate.engines.local.saving import Saving
-from tidegate.engines.local.signals import send_to
+from tidegate.engines.local.signals import say_end, send_to
 from tidegate.engines.local.spawn import BadOrderError, Entries
 from tidegate.engines.local.starts import KILL, Process, Say, Starts
 
@@ -226,7 +226,7 @@ class Run(Process):
 
     __slots__ = (
         "end", "entries", "gpus", "grace_ms", "jobs", "key", "kill_at", "leaving_since", "limit_ms", "ordered",
-        "outcome", "place", "saves_first", "saving", "stuck", "told", "warn",
+        "outcome", "place", "saves_first", "saving", "stuck", "told", "told_as", "warn",
     )  # fmt: skip
 
     def __init__(self, jobs: Jobs, key: Key, message: Message, now: int) -> None:
@@ -240,6 +240,7 @@ class Run(Process):
         self.limit_ms: int = message["limit_ms"]
         self.grace_ms: int = message["grace_ms"]
         self.warn: tuple[int, int, str] | None = message.get("warn")  # signal, how long before the limit, to whom
+        self.told_as: tuple[str, str] | None = message.get("told_as")  # its number and node, in the line at its end
         self.outcome = ""  # decided here, not by how the process ended
         self.kill_at: int | None = None
         self.saves_first = False  # before it is told to end
@@ -317,6 +318,8 @@ class Run(Process):
         if self.told or self.leaving_since is not None:
             return
         self.told = True
+        if self.told_as is not None:
+            say_end(self.pid, *self.told_as, self.outcome)
         if self.kill_at is not None and self.kill_at <= now:
             self._kill(now)
             return
