@@ -144,6 +144,26 @@ def test_an_array_and_its_limit(cluster: Cluster) -> None:
     assert cluster.run(f"sacct -X -n -P -o JobID -j {raw}").out.strip() == f"{job}_3"
 
 
+def test_a_job_that_waits_is_changed(cluster: Cluster) -> None:
+    full = cluster.submit("-N2 --exclusive -o /dev/null --wrap='sleep 300'")
+    cluster.runs(full)
+    job = cluster.submit("-c2 -t 5 -o /dev/null --wrap='sleep 300'")
+    words = f"jobid={job} timelimit=+10 jobname=new comment=why numcpus=1 minmemorynode=200"
+    assert cluster.run(f"scontrol update {words}").code == 0
+    shown = cluster.run(f"squeue -h -o '%l %j %k %C %m %T' -j {job}").out
+    assert shown == "15:00 new why 1 200M PENDING\n"
+    refused = cluster.run(f"scontrol update jobid={job} numnodes=9")
+    assert (refused.code, "can never fit" in refused.err) == (1, True)
+    running = cluster.run(f"scontrol update jobid={full} timelimit=1")
+    assert (running.code, "is running" in running.err) == (1, True)
+    assert cluster.run(f"scontrol update jobid={job} nosuch=1").code == 1
+    cluster.run(f"scancel {full}")
+    cluster.runs(job)
+    assert cluster.run(f"squeue -h -o '%C %m' -j {job}").out == "1 200M\n"
+    cluster.run(f"scancel {job}")
+    cluster.ended(full, job)
+
+
 # -- the script and where it runs ----------------------------------------------------------------------------
 
 

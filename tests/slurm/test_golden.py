@@ -23,7 +23,6 @@ NOT_COVERED = {
     "sdiag": "most of it is about parts of slurmctld; the head of ours is compared in test_the_head_of_sdiag",
     "err_array_big": "that cluster had a low MaxArraySize; here an array may have a million tasks",
     "err_time_limit": "no second partition with a limit of its own on declared nodes",
-    "scontrol_update": "the time limit of a job that is there cannot be changed: it is refused",
     "srun_multi": "four tasks on two nodes are two and two here, not three and one",
 }
 HOME = f"{os.sep}home{os.sep}user"
@@ -162,6 +161,8 @@ def test_holding_and_cancelling(cluster: Cluster) -> None:
     array = cluster.submit("-H --array=1-20 ok.sh")
     other = cluster.submit("-H ok.sh")
     check(cluster, "scontrol_hold", run(f"scontrol hold {array}"))
+    check(cluster, "scontrol_update", run(f"scontrol update jobid={array} timelimit=30"))
+    assert run(f"squeue -h -o %l -j {array}").out == "30:00\n"
     check(cluster, "scancel_array_task", run(f"scancel {array}_[1-10]"))
     assert run(f"squeue -h -o %i -j {array}").out == f"{array}_[11-20]\n"
     check(cluster, "scancel_name", run("scancel -n gpu"))

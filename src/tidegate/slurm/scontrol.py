@@ -9,6 +9,7 @@ from tidegate.model.base import index_of
 from tidegate.model.commands import Command, Refused
 from tidegate.model.nodes import NodeState
 from tidegate.slurm import getopt
+from tidegate.slurm.change import CHANGES
 from tidegate.slurm.desk import VERSION, Answer, Call, Desk
 from tidegate.slurm.scancel import Target, target_of
 from tidegate.slurm.show import (
@@ -28,6 +29,7 @@ OPTIONS = getopt.table("""
 """)  # fmt: skip
 USAGE = "Usage: scontrol [-Q | -v] [<KEYWORD>]\n"
 INVALID = "Invalid job id specified"
+OF_WHICH = frozenset({"jobid", "job", "nice"})
 DRAINS = frozenset({"drain", "draining", "drained", "down", "fail"})
 RESUMES = frozenset({"resume", "idle", "undrain"})
 
@@ -267,20 +269,33 @@ def first_refusal(results: list[Result]) -> Answer:
 
 
 def update_job(desk: Desk, call: Call, pairs: dict[str, str], _told: Told) -> None:
-    """What the scheduler can change of a job that is there: whether it is held. More is refused, and said so."""
+    """Of a job that waits; and whether it is held."""
     named = pairs.get("jobid", pairs.get("job", ""))
     words = [named] if named else [f"name={pairs['jobname']}"]
-    other = sorted(pairs.keys() - {"jobid", "job", "jobname", "priority", "hold"})
     for target in targets(desk, words):
         if target.job not in desk.world.jobs:
             raise FaultError(f"{INVALID} for job {target.job}\n")
-    if other:
-        text = f"of a job that is there {', '.join(other)} cannot be changed; cancel it and submit it anew"
-        raise FaultError(f"slurm_update error: {text}\n")
+    other = {name: value for name, value in pairs.items() if name not in OF_WHICH}
     if pairs.get("priority") == "0":
         hold(desk, call, words, {})
-    else:
+    elif "priority" in pairs or not other:
         release(desk, call, words, {})
+    else:
+        wishes(desk, call, words, lambda target, _: changed(desk, call, target.job, other))
+
+
+def changed(desk: Desk, call: Call, job: int, pairs: dict[str, str]) -> Command:
+    spec = desk.world.jobs[job].spec
+    for name, value in pairs.items():
+        change = CHANGES.get(name)
+        if change is None:
+            text = f"{name} of a job that is there cannot be changed; cancel it and submit it anew"
+            raise FaultError(f"slurm_update error: {text}\n")
+        try:
+            spec = change(desk, spec, value)
+        except ValueError:
+            raise FaultError(f"Invalid input: {name}={value}\nRequest aborted\n") from None
+    return cmd.Change(job, spec, call.peer.user)
 
 
 def nothing(_desk: Desk, call: Call, _rest: list[str], _told: Told) -> None:
