@@ -28,11 +28,12 @@ BENCH_ARGS := $(if $(SMOKE),--smoke) $(if $(JSON),--json "$(JSON)")
 # The suites that say what is decided. On the installed copy they judge the compiled kernel.
 COMPILED_TESTS := $(wildcard tests/scenarios tests/property tests/compiled)
 
-.PHONY: help setup demo test test-compiled lint check bench clean
+.PHONY: help setup demo demo-story test test-compiled lint check bench clean
 
 help:
 	@echo "make setup   a virtual environment in .venv with the tide command and the dev tools"
 	@echo "make demo    a short run of the scheduler on this machine"
+	@echo "make demo-story   100 models behind one large job, under two policies, in a minute"
 	@echo "make lint    format, lint, types, import contracts"
 	@echo "make check   lint and the quick tests (under 90 s)"
 	@echo "make test    every test but the slow ones, on the sources (under 5 min on 2 cores)"
@@ -69,6 +70,9 @@ $(BENCH): $(DEV)
 
 demo: $(INSTALLED)
 	@$(BIN)/tide demo
+
+demo-story: $(INSTALLED)
+	@$(BIN)/tide demo --story
 
 test: $(INSTALLED)
 	@echo "test: every suite but the slow tests"

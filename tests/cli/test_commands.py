@@ -19,6 +19,7 @@ NODE = api.NodeRow(
 STATUS = api.StatusBody(
     version="0.1.0", pid=7, home="there", user="ann", up_ms=90_061_000, waiting=2, running=1, ended=1234, seq=99,
     policy="tide", policy_version=3, engine="local", kernel="pure", notes=["no cgroups: memory is not held to"],
+    promises={"made": 9, "kept": 7, "late_p50_ms": 5000, "late_by_overrun": 1, "late_by_turn": 1},
 )  # fmt: skip
 
 
@@ -198,7 +199,7 @@ def test_show_names_the_tasks_of_an_array(server: FakeServer, tide: Tide):
 
 
 @pytest.mark.parametrize(("verb", "past"), [("cancel", "cancelled"), ("hold", "held"), ("release", "released"),
-                                             ("requeue", "requeued")])  # fmt: skip
+                                             ("requeue", "requeued"), ("suspend", "suspended")])  # fmt: skip
 def test_an_action_is_asked_for_each_job(server: FakeServer, tide: Tide, verb: str, past: str):
     def answer(asked: object) -> object:
         number = asked.where["job"]  # type: ignore[attr-defined]
@@ -270,9 +271,20 @@ def test_drain_and_resume(server: FakeServer, tide: Tide):
     assert json.loads(tide("resume", "n1", "--json").stdout) == {"node": "n1", "done": False}
 
 
+def test_resume_takes_jobs_by_number_and_nodes_by_name(server: FakeServer, tide: Tide):
+    server.on("resume_job", api.DoneBody(done=True))
+    assert tide("resume", "12", "13[4]").stdout.splitlines() == ["resumed job 12", "resumed job 13[4]"]
+    assert [(one.where["job"], one.body.index) for one in server.said("resume_job")] == [("12", -1), ("13", 4)]
+    mixed = tide("resume", "12", "n1")
+    assert (mixed.returncode, mixed.stderr) == (
+        2, "tide resume: n1 is a node and not all are; name either jobs or nodes\n",
+    )  # fmt: skip
+
+
 def test_status_and_down(server: FakeServer, tide: Tide):
     server.on("status", STATUS)
     done = tide("status")
+    assert "9 promised, 7 started in time, 2 late, half of them by up to 5.0s" in done.stdout
     assert done.returncode == 0
     assert "1d01h, process 7, as ann" in done.stdout
     assert "note: no cgroups" in done.stdout

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.cli.conftest import TIDE, Tide
 from tests.kit.fake_server import Asked, FakeServer, Problem
@@ -54,6 +55,15 @@ def setting(server: FakeServer, diff: api.PolicyDiffBody = DIFF) -> None:
         return api.PolicySetBody(True, 5, "lab")
 
     server.on("set_policy", put)
+
+
+@pytest.mark.parametrize(
+    ("interrupted", "said"),
+    [(-1, "not touched"), (0, "none interrupted at once"), (3, "3 would be interrupted at once")],
+)
+def test_what_becomes_of_those_that_run_is_told(server: FakeServer, tide: Tide, interrupted: int, said: str):
+    server.on("policy_diff", replace(DIFF, effect=replace(EFFECT, interrupted=interrupted)))
+    assert f"1 task running: {said}" in tide("policy", "diff", "tide").stdout
 
 
 def wishes(server: FakeServer) -> list[api.PolicyWish]:

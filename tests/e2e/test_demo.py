@@ -26,14 +26,14 @@ CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 class Screen:
     """A demo on a pseudo terminal, with temporary files of its own."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, *words: str) -> None:
         self.place = place
         self.said = ""
         self.pid, self.fd = pty.fork()
         if not self.pid:
             environment = {**os.environ, "TMPDIR": str(place), "TERM": "xterm"}
             environment.pop("COLUMNS", None)
-            os.execve(sys.executable, [sys.executable, "-m", "tidegate.cli.main", "demo"], environment)
+            os.execve(sys.executable, [sys.executable, "-m", "tidegate.cli.main", "demo", *words], environment)
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
 
     def until(self, text: str = "", seconds: float = PATIENCE_S) -> bool:
@@ -86,6 +86,20 @@ def test_it_ends_with_who_waited_how_long_and_why(screen: Screen):
         assert row, f"{part}: its number, its waits, and the reason below:\n{table}"
     assert "126 real processes" in table
     assert screen.left() == []
+
+
+@pytest.mark.slow
+def test_the_story_of_100_models_behind_one_large_job(tmp_path: Path):
+    began, screen = time.monotonic(), Screen(tmp_path, "--story")
+    assert screen.code() == 0, screen.said
+    assert time.monotonic() - began < 120
+    table = screen.said[screen.said.index("How long after it was submitted") :]
+    assert max(map(len, table.splitlines())) < COLUMNS
+    fell = re.search(r"Mean completion fell by (\d+)% on the same nodes; 204 real processes", table)
+    assert fell, table
+    assert int(fell[1]) >= 60
+    assert screen.left() == []
+    os.close(screen.fd)
 
 
 MOMENTS = ["", "A server of its own", "running", "8 running", "0/1"]

@@ -10,7 +10,7 @@ from tests.engines.kit import USER, Key, Local
 from tests.kit.faulty_engine import FaultyEngine
 from tidegate.engines.virtual import VirtualEngine
 from tidegate.model.base import task_key
-from tidegate.model.engine import Ended, Halt, Launch, Report
+from tidegate.model.engine import Ended, Halt, Launch, Report, Resume, Suspend
 from tidegate.model.jobs import Job, JobSpec, Outcome, Shape, Work, amounts
 from tidegate.ports import Engine
 
@@ -140,3 +140,38 @@ def test_halting_another_attempt_is_nothing(bench: Bench) -> None:
     key = launch(bench, bench.job(1, SHORT_MS), attempt=2)
     bench.engine.deliver([Halt(key[0], 1, Outcome.CANCELLED)], 1_000)
     assert [(end.attempt, end.outcome) for end in ends(bench, [key])] == [(2, Outcome.COMPLETED)]
+
+
+def test_a_suspended_one_ends_after_it_was_resumed(bench: Bench) -> None:
+    key = launch(bench, bench.job(1, SHORT_MS))
+    bench.engine.deliver([Suspend(*key), Suspend(*key)], 1_000)
+    bench.engine.deliver([Resume(*key), Resume(*key)], 1_000)
+    assert [end.outcome for end in ends(bench, [key])] == [Outcome.COMPLETED]
+
+
+def test_a_suspended_one_ends_when_it_is_halted(bench: Bench) -> None:
+    key = launch(bench, bench.job(1, LONG_MS))
+    bench.hear()
+    bench.engine.deliver([Suspend(*key), Halt(*key, Outcome.CANCELLED)], 1_000)
+    assert [end.outcome for end in ends(bench, [key])] == [Outcome.CANCELLED]
+
+
+def test_time_does_not_count_while_it_is_suspended() -> None:
+    """Of a real one tests/engines/test_suspending.py says so."""
+    bench = Simulated(VirtualEngine)
+    key = launch(bench, bench.job(1, 3 * SHORT_MS))
+    bench.hear()
+    bench.engine.deliver([Suspend(*key)], bench.now)
+    assert [bench.hear() for _ in range(100)] == [[]] * 100
+    bench.engine.deliver([Resume(*key)], bench.now)
+    at = bench.now
+    assert [end.outcome for end in ends(bench, [key])] == [Outcome.COMPLETED]
+    assert bench.now == at + 3 * SHORT_MS  # it had 2 left, and `ends` hears once more
+
+
+def test_suspending_what_it_does_not_have_is_nothing(bench: Bench) -> None:
+    other = (task_key(5), 1)
+    bench.engine.deliver([Suspend(*other), Resume(*other)], 1_000)
+    key = launch(bench, bench.job(1, SHORT_MS), attempt=2)
+    bench.engine.deliver([Suspend(key[0], 1)], 1_000)
+    assert {(end.task, end.attempt) for end in ends(bench, [key])} == {key}

@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 
 from tidegate.engines.virtual import RunTime, VirtualEngine
-from tidegate.model.base import Value
+from tidegate.model.base import FOREVER_MS, Value
 from tidegate.model.engine import (
     Directive,
     Ended,
@@ -106,7 +106,7 @@ class FaultyEngine:
         if known is not None:
             before = known[0]
             ends = [end for end, _, other, attempt in self.inner.ends if (other, attempt) == (task, before)]
-            self.ghosts[task, before] = ends[0]
+            self.ghosts[task, before] = ends[0] if ends else FOREVER_MS  # one that is stopped ends when it is halted
 
     def _halt(self, halt: Halt, now: int) -> None:
         attempt = (halt.task, halt.attempt)

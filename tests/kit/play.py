@@ -17,10 +17,12 @@ from tidegate.model.commands import (
     Hold,
     Release,
     Requeue,
+    Resume,
     RevokeExcess,
     SetNode,
     SetNodeState,
     Submit,
+    Suspend,
 )
 from tidegate.model.nodes import NodeState
 
@@ -45,7 +47,7 @@ def command_a_job(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
     index = chooser.integer(0, 3) if one_in(chooser, 3) else -1
     commands: tuple[Command, ...] = (
         Cancel(job, index), Cancel(job), Hold(job), changed(sim, job), Release(job), Requeue(job), Requeue(job, index),
-        AskCheckpoint(job, index),
+        AskCheckpoint(job, index), Suspend(job, index), Suspend(job), Resume(job, index), Resume(job),
     )  # fmt: skip
     sim.send(chooser.pick(commands))
 
@@ -113,8 +115,8 @@ def wait(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
 
 
 def wait_long(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
-    """Until suspected nodes are tried. With a node down the engine would look again and again all the while."""
-    if not sim.engine.down:
+    """Until suspected nodes are tried. With a node down or a run stopped the engine would look all the while."""
+    if not sim.engine.down and not any(pause.stopped for pause in sim.world.pauses.values()):
         sim.advance(TRIED_AFTER_MS)
 
 

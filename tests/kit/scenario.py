@@ -72,7 +72,7 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
     cycle = Cycle()
     if cut and one_in(chooser, 6):
         cycle = Cycle(starts_max=chooser.integer(1, 3))
-    spec = PolicySpec(
+    policy = PolicySpec(
         "drawn",
         Order(chooser.pick(ORDERS), chooser.pick((0, 0, 15, 60))),
         Backfill(chooser.pick(DEPTHS), chooser.pick(tuple(CandidateOrder))),
@@ -91,7 +91,8 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
         cycle,
         tide=tide_of(chooser) if one_in(chooser, 3) else None,
     )
-    return with_feedback(chooser, spec)
+    policy = replace(policy, backfill=replace(policy.backfill, slip_percent=chooser.pick((0, 0, 10, 60))))
+    return with_feedback(chooser, policy)
 
 
 def with_feedback(chooser: Chooser, spec: PolicySpec) -> PolicySpec:

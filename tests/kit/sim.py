@@ -19,9 +19,9 @@ from tidegate.journals.memory import MemoryJournal
 from tidegate.loop.loop import Cadence, Loop
 from tidegate.loop.recovery import keep_snapshot, recover
 from tidegate.model.base import ARRAY_BITS, task_key
-from tidegate.model.commands import Cancel, ChangePolicy, Command, Refused, Release, RevokeExcess, SetNode
+from tidegate.model.commands import Cancel, ChangePolicy, Command, Refused, Release, Resume, RevokeExcess, SetNode
 from tidegate.model.events import CycleRan, Event, JobStarted, TideTurned
-from tidegate.model.jobs import Job, Outcome
+from tidegate.model.jobs import CPUS, Job, Outcome
 from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import PolicySpec
 from tidegate.policy.order import moves_with_time
@@ -93,17 +93,18 @@ class WatchedLoop(Loop):
         assert world.full_digest() == sum_before
         assert not difference(before, deep(world)), difference(before, deep(world))
         twin = world.fork()
-        if not moves_with_time(world.policy):
+        if not any(moves_with_time(world.policy_in(pool)) for pool in world.pools):
             forked = decide(twin, Memo(), now)
             assert forked == cold, f"a fork decides otherwise: {forked} is not {cold}"
         expected_starts, expected_promises = slow_decide(world, now)
+        has_suspended = any(pool.suspended for pool in world.pools.values())  # of them the reference knows nothing
         at = world.seq
         super()._cycle(now)
         assert isinstance(self.journal, MemoryJournal)
         warm = [event for event in self.journal.events[at:] if not isinstance(event, TideTurned)]
-        expected = [cold.cycle, *cold.starts, *cold.halts]
+        expected = [cold.cycle, *cold.starts, *cold.halts, *cold.resumes]
         assert warm == expected, f"a warm memo decides otherwise: {warm} is not {expected}"
-        if not cold.cycle.cut:
+        if not cold.cycle.cut and not has_suspended:
             assert list(cold.starts) == expected_starts, f"{cold.starts} is not {expected_starts}"
             assert world.promises == expected_promises, f"{world.promises} is not {expected_promises}"
             self._promises_hold(now)
@@ -218,6 +219,9 @@ class Sim:
             if run is None or run.attempt != attempt:
                 continue
             chunk, placement = self.engine.placed[task, attempt]
+            pause = self.world.pauses.get(task)
+            if pause is not None and pause.stopped:  # what it lends may be taken before it has heard of it
+                chunk = tuple(part for part in chunk if part[0] != CPUS)
             for name, count in placement:
                 for resource, amount in chunk:
                     room[name][resource] = room[name].get(resource, 0) - amount * count
@@ -251,6 +255,7 @@ class Sim:
         if queues != self.world.policy.queues:  # a limit may have come that is too small for what waits
             self.send(ChangePolicy(replace(self.world.policy, queues=queues)))
         self.send(*(Release(job) for job, parked in self.world.parked.items() if parked.held))
+        self.send(*(Resume(task >> ARRAY_BITS) for task, pause in self.world.pauses.items() if pause.held))
         self.send(*(RevokeExcess(queue) for queue in self.world.excesses))
         tree = SlowTree(self.world, self.now)  # the policy and the nodes may have changed since a job came
         self.send(*(Cancel(job.id) for job in self.world.jobs.values() if not tree.may_ever_hold(job)))
@@ -268,7 +273,7 @@ class Sim:
         world, ledger = self.world, self.ledger
         left = {name for name in ("jobs", "runs", "arrays", "tries", "promises", "parked", "halting", "strays",
                                   "dependents", "environments", "env_users", "failed_on", "launching", "notices",
-                                  "ripe", "timers", "saves", "asks") if getattr(world, name)}  # fmt: skip
+                                  "ripe", "timers", "saves", "asks", "pauses") if getattr(world, name)}  # fmt: skip
         assert not left, {name: getattr(world, name) for name in left}
         assert not ledger.waiting
         assert not ledger.live

@@ -131,6 +131,7 @@ class _Slow:
         self.starts: list[JobStarted] = []
         self.promises: dict[int, Promise] = {}
         self.standing: dict[int, Booking] = {}
+        self.booked: dict[int, Booking] = {}  # the promises of this cycle
         self.passed: set[int] = set()  # arrays: their tasks are alike, so the first that has to wait stands for them
 
     def run(self) -> None:
@@ -169,11 +170,14 @@ class _Slow:
                 break
         for task, booking in self.standing.items():
             if task in self.held:
+                self.booked[task] = booking
                 self.promises[task] = Promise(
                     task, self.starts_by[task], self.room.names(booking.chosen), self.held[task]
                 )
             else:
                 self.room.booked.remove(booking)
+        if len(self.promises) == 1:
+            self._let_slip(*self.promises.values())
         if self.policy.backfill.order is CandidateOrder.SHORTEST:
             tasks.sort(key=lambda found: (found[0].estimate_ms, since(self.world, found[0]), found[0].id))
         while tasks and not strict:
@@ -255,8 +259,25 @@ class _Slow:
             known = self._known(task)
             if known is not None and known[0] == found[0] and known[1][0] and found[1][0]:
                 found = known if self._still_free(job, *known) else found
-            self.room.book(job, *found)
+            self.booked[task] = self.room.book(job, *found)
             self.promises[task] = Promise(task, found[0], self.room.names(found[1]), self.held.get(task, 0))
+
+    def _let_slip(self, promise: Promise) -> None:
+        """The others may delay it up to a part of its run time, from the best that it was promised."""
+        booking = self.booked[promise.task]
+        job, start = booking.job, promise.start_by
+        allowed = job.estimate_ms * self.policy.backfill.slip_percent // 100
+        told = self.world.told.get(promise.task, start)
+        latest = allowed + (start if start > told + allowed else min(told, start))
+        if latest <= start or promise.held_until > self.now or has_aged(self.world, job, self.now):
+            return
+        self.room.booked.remove(booking)
+        chosen = booking.chosen
+        if chosen[0]:
+            free = self._still_free(job, latest, chosen)
+        else:
+            free = self.room.find(job, latest) is not None
+        self.room.book(job, latest if free else start, chosen)
 
     def _known(self, task: int) -> tuple[int, Chosen] | None:
         promise = self.world.promises.get(task)

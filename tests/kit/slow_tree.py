@@ -172,7 +172,7 @@ class SlowTree:
 
 def sinks(policy: PolicySpec, job: Job) -> bool:
     known = policy.classes.get(job.spec.klass)
-    if policy.order.by is not OrderBy.FEEDBACK or known is None or known.preempt is Preempt.NEVER:
+    if policy.order.by is not OrderBy.FEEDBACK or known is None or known.preempt in (Preempt.NEVER, Preempt.SUSPEND):
         return False
     return known.preempt in (Preempt.REQUEUE, Preempt.CANCEL) or job.spec.checkpoint is not None
 

@@ -61,6 +61,7 @@ def test_it_is_what_the_next_cycle_does(data: st.DataObject):
     plan = decide(twin, Memo(), sim.now)
     if answer:
         assert total(found)["starts_after"] == len(plan.starts)
+        assert max(0, found.interrupted) == len(plan.halts)
     started = {job_of(start.task) for start in plan.starts}
     assert {(row.queue, row.klass) for row in found.rows} >= {
         (world.jobs[job].spec.queue, world.jobs[job].spec.klass) for job in started

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from tests.scenarios.engine import Engine
-from tests.scenarios.scenario import Scenario, commands_of, listed, nodes_of, policy_of, submit_of, task_of
+from tests.scenarios.scenario import FallData, Scenario, commands_of, listed, nodes_of, policy_of, submit_of, task_of
 from tidegate.core.accept import accept
 from tidegate.core.memo import Memo
 from tidegate.journals.memory import MemoryJournal
@@ -120,6 +120,15 @@ class Played:
             found[self.task(event.task)].append((format_duration(event.at), where))
         return found
 
+    def suspended(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = defaultdict(list)
+        for event in self.journal.events:
+            if isinstance(event, ev.JobSuspended):
+                found[self.task(event.task)].append(f"{format_duration(event.at)}-")
+            elif isinstance(event, ev.JobResumed):
+                found[self.task(event.task)][-1] += format_duration(event.at)
+        return found
+
     def promises(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = defaultdict(list)
         for event in self.journal.events:
@@ -172,6 +181,16 @@ class Played:
                 found[event.pool].append((format_duration(event.at), event.after.value, event.why))
         return found
 
+    def mean_completion_ms(self) -> int:
+        """Of all tasks, from when their job was submitted."""
+        submits, took = {}, []
+        for event in self.journal.events:
+            if isinstance(event, ev.JobSubmitted):
+                submits[event.job.id] = event.at
+            elif isinstance(event, ev.JobEnded):
+                took.append(event.at - submits[job_of(event.task)])
+        return sum(took) // len(took)
+
     def ends(self) -> dict[str, tuple[str, str]]:
         """task, or job where what was left of it was dropped -> (when, outcome)"""
         found = {}
@@ -201,6 +220,9 @@ def differences(scenario: Scenario, played: Played) -> list[str]:
     ):
         for task, times in wanted.items():
             found += _differ(f"{task} {what}", [_time(one) for one in listed(times)], got.get(task, []))
+    suspended = played.suspended()
+    for task in {*expect.suspended, *suspended}:
+        found += _differ(f"{task} suspended", listed(expect.suspended.get(task, [])), suspended.get(task, []))
     found += _nodes(scenario, played)
     for pool, turns in expect.tides.items():
         pairs = [(_time(when), state) for when, _, state in (one.partition(" ") for one in listed(turns))]
@@ -219,6 +241,8 @@ def differences(scenario: Scenario, played: Played) -> list[str]:
         part, refusal = expect.refused.get(name), played.refused.get(name, "nothing")
         if part is None or part not in refusal:
             found.append(f"refusal of {name}: wanted {part!r}, got {refusal!r}")
+    if expect.completion_falls is not None:
+        found += _falls(expect.completion_falls, scenario, played)
     if expect.policies is not None:
         found += _differ("policies", expect.policies, played.policies())
     cuts = [event.cut for event in played.journal.events if isinstance(event, ev.CycleRan) and event.cut]
@@ -256,6 +280,12 @@ def _starts(scenario: Scenario, played: Played) -> Iterator[str]:
     if expect.backfilled is not None:
         ahead = [played.task(event.task) for event in played.started() if event.backfilled]
         yield from _differ("backfilled", expect.backfilled, ahead)
+
+
+def _falls(wanted: FallData, scenario: Scenario, played: Played) -> Iterator[str]:
+    mine, other = (one.mean_completion_ms() for one in (played, Played(replace(scenario, policy=wanted.against))))
+    if mine * 100 > other * (100 - wanted.percent):
+        yield f"mean completion {format_duration(mine)}, under {wanted.against} {format_duration(other)}"
 
 
 def _time(said: str) -> str:

@@ -15,10 +15,12 @@ from tidegate.model.commands import (
     Hold,
     Release,
     Requeue,
+    Resume,
     RevokeExcess,
     SetNode,
     SetNodeState,
     Submit,
+    Suspend,
 )
 from tidegate.model.jobs import (
     ANY_FAILURE,
@@ -120,6 +122,8 @@ class EventData(Data):
     at: str
     cancel: str = ""  # a job, or a task: 3[1]
     requeue: str = ""
+    suspend: str = ""
+    resume: str = ""
     hold: int = 0
     release: int = 0
     node: str = ""  # goes to `state`
@@ -133,6 +137,13 @@ class EventData(Data):
     why: str = ""
 
 
+class FallData(Data):
+    """By how much of a hundred at least the mean completion is below that under another policy."""
+
+    against: str
+    percent: int
+
+
 class Expected(Data):
     """Only what is said is compared."""
 
@@ -141,6 +152,7 @@ class Expected(Data):
     outcomes: dict[str, str] = {}
     not_started: list[str] = []
     order: list[str] = []  # all starts, in this order
+    suspended: dict[str, Words] = {}  # task -> "10m-20m", from when until when, each time; "10m-" to its end
     promises: dict[str, Words] = {}  # task -> the start it was promised, and each new one
     estimates: dict[str, Words] = {}  # task -> the end that planning assumed, and each raised one
     refused: dict[str, str] = {}  # what -> part of the refusal
@@ -151,6 +163,7 @@ class Expected(Data):
     tide_whys: dict[str, Words] = {}  # pool -> parts of the reasons
     node_why: dict[str, str] = {}  # node -> part of the last reason that was given for its state
     notices: dict[str, Words] = {}  # job -> the outcome its notify command was told, each time
+    completion_falls: FallData | None = None
     policies: list[str] | None = None  # "0s 1 fcfs", "10m 2 easy by ann: why": when, version, name, by whom, note
 
 
@@ -273,6 +286,10 @@ def commands_of(said: EventData) -> list[tuple[str, Command]]:
     if said.requeue:
         job, _, index = said.requeue.rstrip("]").partition("[")
         return [(f"requeue {said.requeue}", Requeue(int(job), int(index) if index else -1, said.why))]
+    if said.suspend or said.resume:
+        verb, command = ("suspend", Suspend) if said.suspend else ("resume", Resume)
+        job, _, index = (said.suspend or said.resume).rstrip("]").partition("[")
+        return [(f"{verb} {job}", command(int(job), int(index) if index else -1, said.why))]
     if said.hold:
         return [(f"hold {said.hold}", Hold(said.hold, said.why))]
     if said.release:

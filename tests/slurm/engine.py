@@ -80,8 +80,8 @@ class SlurmEngine:
                     self._halt(halt)
                 case en.Notify() as notify:
                     self.queue.append(en.Notified(notify.job.id))
-                case en.Ask():
-                    pass  # its jobs are not asked to save themselves
+                case en.Ask() | en.Suspend() | en.Resume():
+                    pass  # its jobs are not asked to save themselves, nor stopped
                 case other:
                     assert_never(other)
             del self.later[0]

@@ -358,7 +358,7 @@ def copy_row(row: api.JobRow, body: api.JobBody) -> None:
 def state_of_array(rows: Sequence[api.JobRow], *, is_live: bool) -> str:
     found = {row.state for row in rows}
     if is_live:
-        order = (states.RUNNING, states.STARTING, states.ENDING, states.HELD)
+        order = (states.RUNNING, states.STARTING, states.SUSPENDED, states.ENDING, states.HELD)
         return next((state for state in order if state in found), states.WAITING)
     return states.COMPLETED if found == {states.COMPLETED} else states.FAILED
 

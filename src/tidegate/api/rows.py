@@ -9,8 +9,9 @@ from tidegate.wire.api import JobRow, NodeRow, SavedBody
 from tidegate.wire.arrays import format_indices
 from tidegate.wire.outputs import checkpoints_of
 from tidegate.world.arrays import turns
+from tidegate.world.pauses import is_suspended
 from tidegate.world.pool import CLOSED
-from tidegate.world.records import NO_TRIES, Run
+from tidegate.world.records import NO_TRIES, Pause, Run
 from tidegate.world.world import World
 
 MILLI = 1000
@@ -109,12 +110,20 @@ def running_row(world: World, job: Job, run: Run) -> JobRow:
     row.start_ms = run.start_ms
     row.attempts = run.attempt
     row.nodes = [name for name, _ in run.nodes]
+    if row.state == states.SUSPENDED:
+        row.reason = why_suspended(world.pauses[run.task])
     return row
+
+
+def why_suspended(pause: Pause) -> str:
+    return f"{pause.by}; " + ("`tide resume` lets it go on" if pause.held else "it goes on when its cpus are free")
 
 
 def running_state(world: World, run: Run) -> str:
     if run.task in world.halting:
         return states.ENDING
+    if is_suspended(world, run.task):
+        return states.SUSPENDED
     return states.STARTING if run.task in world.launching else states.RUNNING
 
 

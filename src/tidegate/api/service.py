@@ -18,6 +18,7 @@ from tidegate.api.live import LiveInbox, Result, ToldJournal, Wish
 from tidegate.api.openapi import document
 from tidegate.api.past import Past, PastRows
 from tidegate.api.policies import HISTORY_LIMIT, Judge, Policies
+from tidegate.api.promised import PromisesKept
 from tidegate.api.rows import live_rows, node_rows
 from tidegate.api.shares import excess_of, share_body
 from tidegate.api.submit import MistakeError, command_of
@@ -82,6 +83,7 @@ class Service:
         self.facts = facts
         self.policies = Policies(world, inbox, past, judge, facts.now)
         self.table = QueueTable(world)
+        self.promised = PromisesKept(world)
         self.waits = Waits()
         self.streams = Streams()
         self.dialect: Dialect | None = None
@@ -226,6 +228,12 @@ class Service:
 
     def _requeue(self, request: Request, body: api.TaskBody, word: str) -> None:
         self._act(request, word, lambda job: cmd.Requeue(job, body.index, request.peer.user))
+
+    def _suspend(self, request: Request, body: api.TaskBody, word: str) -> None:
+        self._act(request, word, lambda job: cmd.Suspend(job, body.index, request.peer.user))
+
+    def _resume_job(self, request: Request, body: api.TaskBody, word: str) -> None:
+        self._act(request, word, lambda job: cmd.Resume(job, body.index, request.peer.user))
 
     def _checkpoint(self, request: Request, body: api.TaskBody, word: str) -> None:
         self._act(request, word, lambda job: cmd.AskCheckpoint(job, body.index, request.peer.user))
@@ -417,7 +425,7 @@ class Service:
         about.pop("declared", None)
         body = api.StatusBody(waiting=waiting, running=len(world.runs), seq=self.journal.seq,
                               ended=self.past.ended_count(), policy=world.policy.name,
-                              policy_version=world.policy_version, **about)  # fmt: skip
+                              policy_version=world.policy_version, promises=self.promised.told(), **about)  # fmt: skip
         request.answer(200, encode(body))
 
     def _stop(self, request: Request, body: api.StopBody) -> None:
@@ -437,7 +445,7 @@ class Service:
         return asked
 
     def watchers(self) -> Sequence[Any]:
-        return (self.table, self.waits, self.streams)
+        return (self.table, self.promised, self.waits, self.streams)
 
 
 class Poll:

@@ -32,6 +32,9 @@ def job_of_event(event: Event) -> int:
             ev.JobStarted()
             | ev.JobLaunched()
             | ev.HaltRequested()
+            | ev.JobSuspended()
+            | ev.JobResumed()
+            | ev.SuspensionChanged()
             | ev.AttemptLost()
             | ev.AttemptFailed()
             | ev.TaskRested()
@@ -127,7 +130,8 @@ def line_of(row: JobRow) -> Line:
         return before, -took - 1, plain(row.reason or ",".join(row.nodes)), row.state
     if row.start_ms is None:
         return before, row.submit_ms, plain(row.reason), row.state
-    return before, row.start_ms, plain(",".join(row.nodes)), row.state
+    nodes = ",".join(row.nodes)
+    return before, row.start_ms, plain(f"{nodes}: {row.reason}" if row.reason else nodes), row.state
 
 
 class Ages(dict[int, str]):

@@ -1,7 +1,8 @@
-"""`tide cancel`, `hold`, `release`, `requeue`: one wish for many jobs, named or chosen."""
+"""`tide cancel`, `hold`, `release`, `requeue`, `suspend`, `resume`: one wish for many jobs, named or chosen."""
 
 import sys
 
+from tidegate.cli import late
 from tidegate.cli.failure import UsageError
 from tidegate.cli.ids import TASKS_MAX, Task, of_task, shown, tasks_of
 from tidegate.cli.jobs import SELECTION, filter_of
@@ -9,7 +10,7 @@ from tidegate.cli.options import Command, Option, Options, flag
 from tidegate.cli.screen import json_rows
 from tidegate.cli.server import KNOWN, TALKING, BusyError, RefusedError, Server
 from tidegate.wire.arrays import parse_indices
-from tidegate.wire.states import HELD, RUNNING, STARTING, WAITING
+from tidegate.wire.states import HELD, RUNNING, STARTING, SUSPENDED, WAITING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 TOLD_MAX = 20
-STATES = {"hold": WAITING, "release": HELD, "requeue": f"{STARTING},{RUNNING}"}
+STATES = {
+    "hold": WAITING, "release": HELD, "requeue": f"{STARTING},{RUNNING},{SUSPENDED}", "suspend": RUNNING,
+    "resume": SUSPENDED,
+}  # fmt: skip
 """Which of the chosen jobs an action can mean, where no state is given."""
 OF_WHOLE_JOBS = ("hold", "release")
 
@@ -37,6 +41,16 @@ def act(verb: str, past: str, options: Options) -> int:
     else:
         tell(past, results)
     return 1 if any("error" in result for result in results) else 0
+
+
+def resume(options: Options) -> int:
+    """A job has a number, a node a name."""
+    nodes = [word for word in options.words if not word[:1].isdecimal()]
+    if not nodes:
+        return act("resume", "resumed", options)
+    if len(nodes) < len(options.words):
+        raise UsageError(f"tide resume: {nodes[0]} is a node and not all are; name either jobs or nodes")
+    return int(late("tidegate.cli.nodes:resume")(options))
 
 
 def choose(server: Server, verb: str, options: Options) -> list[Task]:
@@ -98,15 +112,22 @@ def tell(past: str, results: "list[dict[str, Any]]") -> None:
         print(f"tide: and {len(refused) - TOLD_MAX:,} more refused", file=sys.stderr)
 
 
-def command(verb: str, past: str, about: str, examples: str) -> Command:
-    run: Callable[[Options], int] = lambda options: act(verb, past, options)  # noqa: E731 (it carries two words)
+def command(
+    verb: str,
+    past: str,
+    about: str,
+    examples: str,
+    does: "Callable[[Options], int] | None" = None,
+    words: str = "[ID...]",
+) -> Command:
+    run: Callable[[Options], int] = does or (lambda options: act(verb, past, options))
     return Command(
         verb, about, run,
         "instead of naming them",
         flag("--all -a", "every job of yours"),
         Option("--name -n", "PATTERN", "jobs of this name; * and ? stand for anything"),
         *SELECTION, *TALKING,
-        words="[ID...]", most=-1, examples=examples,
+        words=words, most=-1, examples=examples,
     )  # fmt: skip
 
 
@@ -140,6 +161,28 @@ tide hold --queue night
 tide release 12
 tide release --all
 """,
+    ),
+    "suspend": command(
+        "suspend",
+        "suspended",
+        "Stops what runs of the jobs where it is, until tide resume. It lends its cpus to others, keeps its memory, "
+        "GPUs and nodes, and its time limit stands still.",
+        """
+tide suspend 12
+tide suspend 12[5] 20-29
+""",
+    ),
+    "resume": command(
+        "resume",
+        "resumed",
+        "Lets suspended jobs go on, as soon as their cpus are free; or lets nodes take work again (tide drain).",
+        """
+tide resume 12
+tide resume --all
+tide resume node3
+""",
+        resume,
+        "[ID...|NODE...]",
     ),
     "requeue": command(
         "requeue",

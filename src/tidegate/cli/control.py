@@ -67,12 +67,22 @@ def status(options: Options) -> int:
         ("policy", f"{found['policy']}, version {found['policy_version']}"),
         ("engine", found["engine"]),
         ("jobs", f"{found['running']:,} running, {found['waiting']:,} waiting, {found['ended']:,} ended"),
+        ("promises", promised(found.get("promises") or {})),
         ("journal", f"{found['seq']:,} events"),
     ]
     print("\n".join(facts(pairs)))
     for note in found.get("notes", ()):
         print(f"note: {note}")
     return 0
+
+
+def promised(found: "dict[str, int]") -> str:
+    """Of the starts that this server promised; nothing before it has promised any."""
+    if not found.get("made"):
+        return ""
+    late = sum(count for name, count in found.items() if name.startswith("late_by_"))
+    text = f"{found['made']:,} promised, {found['kept']:,} started in time, {late:,} late"
+    return f"{text}, half of them by up to {span(found['late_p50_ms'])}" if late else text
 
 
 COMMANDS = {

@@ -2,31 +2,23 @@
 
 import contextlib
 import os
-import shutil
-import signal
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from tidegate.cli.client import Client, Place
-from tidegate.cli.failure import FailureError
-from tidegate.cli.quick_json import dumps, loads
+from tidegate.cli.client import Client
+from tidegate.cli.own_server import ask, on_own_server, until_interrupted
 from tidegate.cli.screen import table
 from tidegate.cli.table import duration
 from tidegate.wire import states
 
 NODES, CPUS = 2, 4
 TASKS, BACKGROUND = 100, 24
-READY_S = 30.0
 LOOK_S = 0.2
-TOGETHER_S, END_S = 45.0, 10.0
-"""What is not done by then is cancelled, and what cannot be is left after that."""
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+TOGETHER_S = 45.0
+"""What is not done by then is cancelled."""
 POLICY = "priority"
 Row = dict[str, Any]
 
@@ -42,31 +34,13 @@ class Group:
 
 
 def demo() -> int:
-    home, server, client = "", None, None
-    for number in ENDING:
-        signal.signal(number, interrupt)
-    try:
-        with held():
-            home = tempfile.mkdtemp(prefix="tide-demo-")
-            server = start(home)
-        client = Client(Place(home=home))
-        return show(client, server, time.monotonic() + TOGETHER_S)
-    except KeyboardInterrupt:
-        print("\nInterrupted: cancelling what runs.", flush=True)
-        return 130
-    finally:
-        with held():
-            if server is not None:
-                end(client or Client(Place(home=home)), server)
-            if home:
-                shutil.rmtree(home, ignore_errors=True)
+    return until_interrupted(lambda: on_own_server(POLICY, NODES, CPUS, show))
 
 
-def show(client: Client, server: "subprocess.Popen[bytes]", until: float) -> int:
-    wait_ready(client, server)
+def show(client: Client) -> int:
     print(f"A server of its own in {client.place.home}: {NODES} declared nodes of {CPUS} cpus, policy `{POLICY}`.\n")
     groups: list[Group] = []
-    in_time = play(client, groups, until)
+    in_time = play(client, groups, time.monotonic() + TOGETHER_S)
     tell(client, groups)
     if in_time:
         return 0
@@ -74,95 +48,15 @@ def show(client: Client, server: "subprocess.Popen[bytes]", until: float) -> int
     return 1
 
 
-def interrupt(_signal: int = 0, _frame: object = None) -> None:
-    """Once: from here on everything is being ended, and another Ctrl-C must not come between."""
-    for number in ENDING:
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
-def held() -> Iterator[None]:
-    """Ctrl-C waits for the end of this: what is begun must be known before it can be ended, and then be ended."""
-    came: list[int] = []
-    before = {number: signal.signal(number, lambda number, _frame: came.append(number)) for number in ENDING}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if came:
-        interrupt()
-
-
-# -- the server ----------------------------------------------------------------------------------------------
-
-
-def start(home: str) -> "subprocess.Popen[bytes]":
-    command = [
-        sys.executable, "-P", "-m", "tidegate.cli.main", "up", "--home", home, "--nodes", str(NODES),
-        "--cpus", str(CPUS), "--memory", "1G", "--policy", POLICY,
-    ]  # fmt: skip
-    with Path(home, "demo.log").open("wb") as log:
-        # In a group of its own: Ctrl-C is for the demo, which then ends the server in good order.
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-
-
-def wait_ready(client: Client, server: "subprocess.Popen[bytes]") -> None:
-    until = time.monotonic() + READY_S
-    while True:
-        try:
-            ask(client, "GET", "/v1/status")
-        except FailureError:
-            if server.poll() is not None or time.monotonic() > until:
-                log = Path(client.place.home, "demo.log").read_text(errors="replace").strip()
-                raise FailureError(f"the server of the demo did not start: {log or 'it said nothing'}") from None
-            time.sleep(0.05)
-        else:
-            return
-
-
-def end(client: Client, server: "subprocess.Popen[bytes]") -> None:
-    """Nothing is left running: jobs are cancelled, seen to end, and then the server goes, and its keeper with it."""
-    with contextlib.suppress(FailureError):
-        wait_ready(client, server)  # one that has only begun may have a keeper already
-        until = time.monotonic() + END_S
-        while (rows := ask(client, "GET", "/v1/jobs")["jobs"]) and time.monotonic() < until:
-            for job in sorted({row["id"] for row in rows}):
-                with contextlib.suppress(FailureError):
-                    ask(client, "POST", f"/v1/jobs/{job}/cancel", {})
-            time.sleep(0.05)
-        ask(client, "POST", "/v1/stop", {"keeper": True})
-    client.close()
-    server.terminate()
-    try:
-        server.wait(END_S)
-    except subprocess.TimeoutExpired:
-        server.kill()
-
-
-def ask(client: Client, method: str, path: str, body: object = None) -> Any:
-    answer = client.exchange(method, path, None if body is None else dumps(body).encode())
-    octets = loads(answer.read())
-    if answer.status >= 300:
-        raise FailureError(f"{octets['error']['what']}; {octets['error']['cure']}")
-    return octets
-
-
 # -- the burst -----------------------------------------------------------------------------------------------
 
 
 def play(client: Client, groups: list[Group], until: float) -> bool:
     """Background work fills the machine; a burst comes; a critical job arrives in its middle. Did all end in time?"""
-    env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
 
     def submit(title: str, part: str, seconds: float, **fields: object) -> Group:
-        group = Group(title, part)
-        body = {"command": ["sleep", f"{seconds}"], "time_ms": 60_000, "env": env, "cwd": "/", "name": part, **fields}
-        answer = ask(client, "POST", "/v1/jobs", body)
-        group.job, group.tasks = answer["id"], answer.get("tasks", 1)
-        groups.append(group)
-        return group
+        groups.append(submitted(client, title, part, ["sleep", f"{seconds}"], **fields))
+        return groups[-1]
 
     submit("background work", "background", 3, array=f"0-{BACKGROUND - 1}", **{"class": "background"})
     prepare = submit("a job that prepares", "prepare", 1.5)
@@ -179,6 +73,15 @@ def play(client: Client, groups: list[Group], until: float) -> bool:
                 return True
             time.sleep(LOOK_S)
     return False
+
+
+def submitted(client: Client, title: str, part: str, command: list[str], **fields: object) -> Group:
+    group = Group(title, part)
+    env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
+    body = {"command": command, "time_ms": 60_000, "env": env, "cwd": "/", "name": part, **fields}
+    answer = ask(client, "POST", "/v1/jobs", body)
+    group.job, group.tasks = answer["id"], answer.get("tasks", 1)
+    return group
 
 
 def rows_of(client: Client) -> list[Row]:

@@ -20,6 +20,8 @@ def lab(options: Options) -> int:
 def demo(options: Options) -> int:
     if options.replay:
         return int(late("tidegate.cli.burst:burst")(options))
+    if options.story:
+        return int(late("tidegate.cli.story:story")())
     return int(late("tidegate.cli.demo:demo")())
 
 
@@ -86,12 +88,14 @@ GENERATE = Command(
 DEMO = Command(
     "demo",
     "Starts a server of its own, runs a real burst on this machine, and shows who waited and why; under a minute. "
-    "Nothing is left behind, also after Ctrl-C. With --replay: a month with bursts under two policies, in seconds.",
+    "Nothing is left behind, also after Ctrl-C. With --story: 100 models to train behind one large job, under two "
+    "policies, in a minute. With --replay: a month with bursts under two policies, in seconds.",
     demo,
     "options",
+    flag("--story", "what small work first is worth: the same real processes under first come and the default policy"),
     flag("--replay", "what a policy is worth: a generated month under first come and under the default policy"),
     Option("--seed", "S", "of the generated month: another one (default 7)", whole, default=7),
-    examples="\ntide demo\ntide demo --replay\n",
+    examples="\ntide demo\ntide demo --story\ntide demo --replay\n",
 )
 LAB = Command(
     "lab",

@@ -27,6 +27,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ("hold", "tidegate.cli.act", "keep waiting jobs from starting"),
         ("release", "tidegate.cli.act", "undo a hold"),
         ("requeue", "tidegate.cli.act", "end what runs and let it wait again"),
+        ("suspend", "tidegate.cli.act", "stop what runs where it is, until tide resume"),
         ("checkpoint", "tidegate.cli.checkpoint", "ask jobs to save themselves; say that it is done"),
     )),
     ("look", (
@@ -44,7 +45,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ("status", "tidegate.cli.control", "how it is"),
         ("policy", "tidegate.cli.policy", "see, check, compare and change who goes first"),
         ("drain", "tidegate.cli.nodes", "let a node run empty"),
-        ("resume", "tidegate.cli.nodes", "let it take work again"),
+        ("resume", "tidegate.cli.act", "let a node take work again, or a suspended job go on"),
         ("quota", "tidegate.cli.share", "let a queue exceed its limit for a time"),
         ("backup", "tidegate.cli.keeping", "copy the journal to a file"),
         ("restore", "tidegate.cli.keeping", "make a home of a backup"),

@@ -96,14 +96,4 @@ COMMANDS = {
         most=-1,
         examples="\ntide drain node3 --why 'new disk on Friday'\n",
     ),
-    "resume": Command(
-        "resume",
-        "Lets a node take work again.",
-        resume,
-        *TALKING,
-        words="NODE...",
-        least=1,
-        most=-1,
-        examples="\ntide resume node3\n",
-    ),
 }

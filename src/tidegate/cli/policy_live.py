@@ -170,9 +170,19 @@ def print_diff(found: "dict[str, Any]") -> None:
         print_effect(found["effect"])
 
 
+def touched(interrupted: int) -> str:
+    """What the other policy does to those that run; -1: it may interrupt nobody."""
+    if interrupted > 0:
+        return f"{interrupted:,} would be interrupted at once, and others may be later"
+    return "not touched" if interrupted < 0 else "none interrupted at once, some may be later"
+
+
 def print_effect(effect: "dict[str, Any]") -> None:
     waiting, running, looked_at = effect["waiting"], effect["running"], effect["looked_at"]
-    line = f"{counted(running, 'task')} running: not touched. {counted(waiting, 'job')} waiting for room or a turn"
+    line = (
+        f"{counted(running, 'task')} running: {touched(effect['interrupted'])}. "
+        f"{counted(waiting, 'job')} waiting for room or a turn"
+    )
     if not waiting:
         print(f"\n{line}: it changes nothing for any of them.")
         return

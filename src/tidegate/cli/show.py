@@ -20,14 +20,14 @@ from tidegate.cli.screen import (
 )
 from tidegate.cli.server import KNOWN, TALKING, Server
 from tidegate.wire.look import plain
-from tidegate.wire.states import ENDING, RUNNING, STARTING
+from tidegate.wire.states import ENDING, RUNNING, STARTING, SUSPENDED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 TASKS_SHOWN = 40
-LIVE = (STARTING, RUNNING, ENDING)
+LIVE = (STARTING, RUNNING, SUSPENDED, ENDING)
 
 
 def show(options: Options) -> int:

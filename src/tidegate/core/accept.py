@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from tidegate.core.again import lose
 from tidegate.core.asks import ask
+from tidegate.core.by_hand import no_live, resume, suspend
 from tidegate.model import commands as cmd
 from tidegate.model import events as ev
 from tidegate.model.base import ARRAY_BITS, ARRAY_TASKS_MAX
@@ -18,6 +19,7 @@ from tidegate.policy.admission import default_pool, no_queue, refusal, said
 from tidegate.policy.estimate import estimate
 from tidegate.world import arrays
 from tidegate.world.ended import satisfied
+from tidegate.world.pauses import is_suspended
 from tidegate.world.records import Excess, Run
 from tidegate.world.world import World
 
@@ -39,6 +41,10 @@ def accept(world: World, command: cmd.Command, now: int) -> Answer:
             return _cancel(world, command, now)
         case cmd.Requeue():
             return _requeue(world, command, now)
+        case cmd.Suspend():
+            return suspend(world, command, now)
+        case cmd.Resume():
+            return resume(world, command, now)
         case cmd.AskCheckpoint():
             return _ask_checkpoint(world, command, now)
         case cmd.Hold() | cmd.Release():
@@ -212,7 +218,7 @@ def _unmet(world: World, spec: JobSpec) -> tuple[After, ...] | Refused:
 def _cancel(world: World, command: cmd.Cancel, now: int) -> Answer:
     job = world.jobs.get(command.job)
     if job is None:
-        return _no_live(command.job)
+        return no_live(command.job)
     by = f"cancelled by {command.by}" if command.by else "cancelled"
     if command.index >= 0:
         return _cancel_task(world, job, command.index, now, by)
@@ -244,7 +250,7 @@ def _requeue(world: World, command: cmd.Requeue, now: int) -> Answer:
     """What waits has nothing to lose: there nothing is to be done."""
     job = world.jobs.get(command.job)
     if job is None:
-        return _no_live(command.job)
+        return no_live(command.job)
     by = f"requeued by {command.by}" if command.by else "requeued"
     runs = world.runs_of(job.id)
     if command.index >= 0:
@@ -269,7 +275,7 @@ def _ask_checkpoint(world: World, command: cmd.AskCheckpoint, now: int) -> Answe
     """At once, whatever else writes: somebody wants it. An ask that is open is not made again."""
     job = world.jobs.get(command.job)
     if job is None:
-        return _no_live(command.job)
+        return no_live(command.job)
     if job.spec.checkpoint is None:
         return Refused(f"job {job.id} did not say that it can save itself", "submit it with --checkpoint")
     runs = world.runs_of(job.id)
@@ -277,14 +283,14 @@ def _ask_checkpoint(world: World, command: cmd.AskCheckpoint, now: int) -> Answe
         runs = [run for run in runs if run.task == job.id << ARRAY_BITS | command.index]
     if not runs:
         return Refused(f"nothing of job {job.id} runs", "ask it while it does; what waits has nothing to save")
-    able = [run.task for run in runs if run.task not in world.halting and run.task not in world.launching]
+    able = [
+        run.task
+        for run in runs
+        if run.task not in world.halting and run.task not in world.launching and not is_suspended(world, run.task)
+    ]
     if not able:
-        return Refused(f"job {job.id} is starting or being ended", "ask it while it runs")
+        return Refused(f"job {job.id} is starting, suspended or being ended", "ask it while it runs")
     return tuple([ask(world, task, now) for task in able if not world.saves[task].is_open])
-
-
-def _no_live(job: int) -> Refused:
-    return Refused(f"there is no live job {job}", "look at the queue for live jobs")
 
 
 def _not_waiting(world: World, job: Job, index: int) -> Refused | None:
@@ -300,7 +306,7 @@ def _not_waiting(world: World, job: Job, index: int) -> Refused | None:
 def _hold_or_release(world: World, command: cmd.Hold | cmd.Release, now: int) -> Answer:
     job = world.jobs.get(command.job)
     if job is None:
-        return _no_live(command.job)
+        return no_live(command.job)
     parked = world.parked.get(job.id)
     held = parked is not None and parked.held
     if isinstance(command, cmd.Release):
@@ -320,7 +326,7 @@ def _change(world: World, command: cmd.Change, now: int) -> Answer:
     """Held for the moment, so that it leaves its lane as what it was and comes back as what it is."""
     job, spec = world.jobs.get(command.job), command.spec
     if job is None:
-        return _no_live(command.job)
+        return no_live(command.job)
     if world.runs_of(job.id):
         return Refused(f"job {job.id} is running", "what runs keeps what it asked for; cancel it and submit it anew")
     if not _is_same_job(job.spec, spec):

@@ -15,10 +15,11 @@ from msgspec.structs import replace
 
 from tidegate.core import KERNEL
 from tidegate.core.memo import FLAT, LeafKey, Memo, Order, Ranking, Settled, leaf_key
-from tidegate.core.place import Chosen, Placer, Ranked, placer_for
+from tidegate.core.place import Chosen, ColumnPlacer, Placer, Ranked, placer_for
 from tidegate.core.preempt import Preemptor
-from tidegate.core.turns import Leaf, Line, Turns, array_tasks
-from tidegate.model.base import ARRAY_BITS
+from tidegate.core.resume import Stopped, goes_on, keep_for, stopped_entries
+from tidegate.core.turns import NOBODY, Leaf, Line, Turns, array_tasks
+from tidegate.model.base import ARRAY_BITS, FOREVER_MS
 from tidegate.model.decisions import Plan
 from tidegate.model.events import (
     CUT_BY_PREEMPTION,
@@ -26,15 +27,18 @@ from tidegate.model.events import (
     CUT_BY_TRIALS,
     CycleRan,
     HaltRequested,
+    JobResumed,
     JobStarted,
+    JobSuspended,
     Placement,
     Promise,
 )
 from tidegate.model.policy import CandidateOrder, PolicySpec
-from tidegate.policy.order import AGED
+from tidegate.policy.order import AGED, ageing_bound
 from tidegate.policy.share import BEHIND_ALL, held_place, shares_for_cycle
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
+from tidegate.world.waiting import may_slip_from
 from tidegate.world.world import World
 
 
@@ -54,7 +58,7 @@ def decide(world: World, memo: Memo, now: int) -> Plan:
     ran = CycleRan(
         now, number, world.policy_version, KERNEL, cycle.cut, tuple(cycle.promised), tuple(cycle.withdrawn), looks
     )
-    return Plan(ran, tuple(cycle.starts), tuple(cycle.halts))
+    return Plan(ran, tuple(cycle.starts), tuple(cycle.halts), tuple(cycle.resumes))
 
 
 def _one_run_where_tried(cycle: "_Cycle") -> None:
@@ -82,7 +86,8 @@ class _Cycle:
     """What one cycle gathers over its pools."""
 
     __slots__ = (
-        "cut", "halts", "looks", "now", "policy", "preemptor", "promised", "shares", "starts", "withdrawn", "world",
+        "cut", "halts", "looks", "now", "policy", "preemptor", "promised", "resumes", "shares", "starts", "withdrawn",
+        "world",
     )  # fmt: skip
 
     def __init__(self, world: World, now: int, *, preempts: bool) -> None:
@@ -93,7 +98,8 @@ class _Cycle:
         self.looks: dict[str, int] = {}  # by pool: when time alone may change the answer
         self.preemptor = Preemptor(world, self.shares, now, self.looks) if preempts else None
         self.starts: list[JobStarted] = []
-        self.halts: list[HaltRequested] = []
+        self.halts: list[HaltRequested | JobSuspended] = []
+        self.resumes: list[JobResumed] = []
         self.promised: list[Promise] = []
         self.withdrawn: list[int] = []
         self.cut = ""
@@ -108,13 +114,13 @@ def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
     if settled is None or not unchanged or room_came or not _only_arrivals(settled, policy, pool, ranking):
         memo.settled.pop(pool.name, None)
         ranking.room_came(pool.freed)
-        if ranking.known or pool.promised:
+        if ranking.known or pool.promised or pool.suspended:
             placer = placer_for(pool, policy.fit.by, cycle.now, ranking.cursors)
-            full_pass = _Pass(
-                cycle, pool, placer, Turns(policy, cycle.now, pool, ranking, ranking.leaves, cycle.shares)
-            )
+            stopped = stopped_entries(cycle.world, pool, cycle.now) if pool.suspended else NOBODY
+            turns = Turns(policy, cycle.now, pool, ranking, ranking.leaves, cycle.shares, stopped)
+            full_pass = _Pass(cycle, pool, placer, turns)
             settled = full_pass.full()
-            if settled is not None and cycle.shares is None and cycle.preemptor is None:
+            if settled is not None and cycle.shares is None and cycle.preemptor is None and not pool.suspended:
                 memo.settled[pool.name] = settled
             if cycle.preemptor is not None:
                 cycle.preemptor.look_when_aged(pool, ranking.by_age)
@@ -131,7 +137,10 @@ def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
         for entry in arrived:
             some.setdefault(leaf_key(policy, ranking, entry[5], entry[0]), []).append(entry)
         turns = Turns(policy, cycle.now, pool, ranking, some, None)
-        settled.untried = _Pass(cycle, pool, settled.placer, turns).candidates()
+        some_pass = _Pass(cycle, pool, settled.placer, turns, settled.slips_from)
+        settled.untried = some_pass.candidates()
+        if some_pass.moved:
+            del memo.settled[pool.name]
 
 
 def _only_arrivals(settled: Settled, policy: PolicySpec, pool: Pool, ranking: Ranking) -> bool:
@@ -171,13 +180,15 @@ class _Pass:
         "policy",
         "pool",
         "promises",
+        "slips_from",
         "standing",
         "strict",
         "turns",
         "world",
     )
 
-    def __init__(self, cycle: _Cycle, pool: Pool, placer: Placer, turns: Turns) -> None:
+    def __init__(self, cycle: _Cycle, pool: Pool, placer: Placer, turns: Turns, slips_from: int = FOREVER_MS) -> None:
+        self.slips_from = slips_from  # who runs on beyond may have delayed a promise
         self.cycle = cycle
         self.pool = pool
         self.placer = placer
@@ -208,11 +219,13 @@ class _Pass:
             self._record_promises()
         if self.cycle.cut:
             return None
+        if len(self.promises) == 1 and self.policy.backfill.slip_percent:
+            self._let_slip(*self.promises.values())
         untried = self.candidates() if self.turns.waiting and not self.strict else ()
         if self.moved:
             return None
         room = len(self.promises) < depth
-        return Settled(self.placer, self.last, self.last_level, room, self.strict, untried)
+        return Settled(self.placer, self.last, self.last_level, room, self.strict, self.slips_from, untried)
 
     # -- jobs in their turn ------------------------------------------------------------------------------
 
@@ -231,7 +244,9 @@ class _Pass:
                     self.last, self.last_level, self.strict = order, turns.level or FLAT[0], True
                 break
             lane, done = turns.take(leaf)[5:]
-            if not (self.begun and self._goes_on(lane, done)) and turns.has_room(lane, order):
+            if type(done) is Stopped:
+                self._resume(leaf, done, order, keeps=True)
+            elif not (self.begun and self._goes_on(lane, done)) and turns.has_room(lane, order):
                 line = done or Line(self.world, lane)
                 if self._turn(leaf, line, order, may_promise=may_promise):
                     turns.comes_again(line)
@@ -284,16 +299,14 @@ class _Pass:
         if not victims:
             return
         self.placer.lift(lane, promise.start_by, self._rows(promise))
-        room = self.placer.room_between(soon, soon + lane.estimate_ms)
-        halts = preemptor.make_room(self.pool, lane, line.job, task, room, victims)
-        if not halts:
+        rooms = self.placer.rooms_between(soon, soon + lane.estimate_ms)
+        victims = preemptor.make_room(self.pool, lane, line.job, task, rooms, victims)
+        if not victims:
             self.placer.stand(lane, promise.start_by, self._rows(promise))
             return
-        cycle, runs = self.cycle, self.world.runs
-        cycle.halts += halts
-        cycle.cut = CUT_BY_PREEMPTION
-        leaving = [runs[halt.task] for halt in halts]
-        nodes = self._names(self.placer.chosen_when(lane, room, leaving))
+        self.cycle.halts += [preemptor.interrupt(victim, lane, line.job, task) for victim in victims]
+        self.cycle.cut = CUT_BY_PREEMPTION
+        nodes = self._names(self.placer.chosen_when(lane, rooms, [victim.run for victim in victims]))
         self.promises[task] = Promise(task, soon, nodes, self.now + self.policy.preemption.hold_ms)
 
     def _promise(self, lane: Lane, task: int, start: int, chosen: Chosen) -> Promise:
@@ -319,6 +332,10 @@ class _Pass:
         leaf = turns.leaf()
         while leaf is not None and not cycle.cut:
             _, _, _, _, estimate, lane, done = turns.take(leaf)
+            if type(done) is Stopped:
+                self._resume(leaf, done, BEHIND_ALL, keeps=False)
+                leaf = turns.leaf()
+                continue
             if self.begun and self._goes_on(lane, done, shortest=shortest):
                 leaf = turns.leaf()
                 continue
@@ -330,12 +347,29 @@ class _Pass:
                     refused = 0
             else:
                 line = done or Line(self.world, lane)
+                self.moved |= now + estimate > self.slips_from
                 self._starts(lane, line.task, chosen, backfilled=True)
                 turns.started(leaf, line)
                 if line.advance():
                     turns.comes_again(line, shortest=shortest)
             leaf = turns.leaf()
         return turns.serials()
+
+    # -- who was suspended -------------------------------------------------------------------------------
+
+    def _resume(self, leaf: Leaf, stopped: Stopped, place: Order, *, keeps: bool) -> None:
+        """It goes on, or (in its turn) keeps its cpus for when they are free."""
+        placer, now = self.placer, self.now
+        assert isinstance(placer, ColumnPlacer), "a pool with somebody suspended is not counted"
+        if not self.turns.has_room(stopped.lane, place):
+            return
+        if goes_on(self.pool, placer, stopped, now):
+            run = stopped.run
+            end = now + stopped.lane.estimate_ms
+            self.cycle.resumes.append(JobResumed(now, run.task, run.attempt, end))
+            self.turns.started(leaf, stopped)
+        elif keeps:
+            keep_for(self.pool, placer, stopped, now)
 
     # -- what both do ------------------------------------------------------------------------------------
 
@@ -421,6 +455,21 @@ class _Pass:
                 self.placer.lift(lane, start, chosen)
                 self.lifts += 1
                 self.moved = True
+
+    def _let_slip(self, promise: Promise) -> None:
+        """Those who go ahead may delay it a little; not one past the ageing bound, or that others made room for.
+
+        Of several promises each would have to know where the others may go to; so then none slips.
+        """
+        job = self.world.jobs[promise.task >> ARRAY_BITS]
+        lane = self.pool.lanes[self.world.lane_key(job)]
+        bound = ageing_bound(self.policy, lane)
+        if promise.held_until > self.now or (bound and self.now - job.submit_ms >= bound):
+            return
+        told, allowed = may_slip_from(self.world, promise.task, promise.start_by)
+        start, latest = promise.start_by, told + allowed
+        if latest > start and self.placer.put_off(lane, start, latest, self._rows(promise)):
+            self.slips_from = start
 
     def _record_promises(self) -> None:
         """What changed against the promises the world knows of. A pass that was cut withdraws nothing."""

@@ -5,7 +5,7 @@ everything unconfirmed is derived again, and engines ignore what they have.
 """
 
 from tidegate.model.base import ARRAY_BITS
-from tidegate.model.engine import Ask, Directive, Halt, Launch, Notify
+from tidegate.model.engine import Ask, Directive, Halt, Launch, Notify, Resume, Suspend
 from tidegate.model.jobs import Job, Outcome, Pairs
 from tidegate.world.world import World
 
@@ -28,6 +28,9 @@ def directives(world: World, after: int = 0) -> list[Directive]:
             if halt.room_for:  # somebody waits for it to be gone, and plans with that
                 grace_ms = world.policy_in(world.runs[task].pool).preemption.grace_ms
             wanted.append(Halt(task, halt.attempt, halt.outcome, grace_ms, halt.save))
+    for task, pause in world.pauses.items():
+        if pause.seq > after and task not in world.halting:  # what is being ended goes on to its end
+            wanted.append(Suspend(task, pause.attempt) if pause.stopped else Resume(task, pause.attempt))
     for (task, attempt), seq in world.strays.items():
         if seq > after:  # without grace: the task may run somewhere else
             wanted.append(Halt(task, attempt, Outcome.LOST))

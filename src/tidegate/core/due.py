@@ -23,7 +23,7 @@ def due(world: World, now: int) -> tuple[ev.Event, ...]:
             for end in pool.end_times[: bisect_right(pool.end_times, now)]:
                 for run in pool.runs_at[end].values():
                     job = world.jobs[run.task >> ARRAY_BITS]
-                    later = raised_end(world.policy.estimate, job, run, now)
+                    later = raised_end(world.policy.estimate, job, run, world.pauses.get(run.task), now)
                     events.append(ev.EstimateRaised(now, run.task, run.attempt, later))
     if world.ripe or world.emptying or (world.timers and world.timers[0][0] <= now):
         _conditions(world, now, events)

@@ -10,6 +10,7 @@ from tidegate.model.jobs import Job
 from tidegate.model.policy import OrderBy, PolicySpec
 from tidegate.policy.order import ageing_bound
 from tidegate.world.lanes import Lane
+from tidegate.world.pauses import without_pauses
 from tidegate.world.records import Run
 from tidegate.world.rungs import rung_of, sinks_below_at, turn_until
 from tidegate.world.world import World
@@ -35,10 +36,11 @@ def claim_of(world: World, lane: Lane, job: Job, task: int, now: int) -> Claim |
     return Claim(rung_of(policy, job, tries.ran_ms) if tries is not None and lane.sinks else 0, is_aged)
 
 
-def may_take_at(world: World, claim: Claim, other: Job, run: Run) -> int | None:
+def may_take_at(world: World, claim: Claim, other: Job, run: Run, now: int) -> int | None:
     """From when on the room of a run; None: not before it is itself interrupted or ends."""
     policy, tries = world.policy, world.tries.get(run.task)
     turn = turn_until(policy, other, run, tries)
+    run = without_pauses(world, run, now)
     if claim.is_aged:
         return turn
     below = sinks_below_at(policy, other, run, tries, claim.rung)

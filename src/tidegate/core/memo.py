@@ -38,6 +38,7 @@ class Ranking:
 
     policy: PolicySpec  # in that pool
     capacity: list[int]  # of the pool, which ranks may be measured by
+    moves: bool  # ranks change against each other while nothing happens
     leaf_names: dict[str, str] | None  # by queue and user, as far as asked; None: neither queues nor levels
     leaves: dict[LeafKey, list[Ranked]] = field(default_factory=dict)
     known: dict[int, Ranked] = field(default_factory=dict)  # by serial of the lane
@@ -122,6 +123,7 @@ class Settled:
     last_level: int  # and its level
     room_for_promises: bool  # fewer promises were given than the policy allows
     strict: bool  # nobody goes ahead of the last refused
+    slips_from: int  # the promised start that may slip: a run beyond it may move the promise
     untried: tuple[int, ...]  # serials of lanes that the pass was cut before: all others were refused
 
 
@@ -148,14 +150,10 @@ class Memo:
     def ranking(self, policy: PolicySpec, pool: Pool, now: int) -> tuple[Ranking, bool]:
         """The lanes in order as of now, and whether the order of what waited before is unchanged."""
         ranking = self.rankings.get(pool.name)
-        if (
-            ranking is None
-            or ranking.capacity is not pool.capacity
-            or ranking.policy is not policy
-            or moves_with_time(policy)
-        ):
+        if ranking is None or ranking.capacity is not pool.capacity or ranking.policy is not policy or ranking.moves:
             parted = bool(policy.queues) or any(known.level for known in policy.classes.values())
-            ranking = self.rankings[pool.name] = Ranking(policy, pool.capacity, {} if parted else None)
+            moves = moves_with_time(policy)
+            ranking = self.rankings[pool.name] = Ranking(policy, pool.capacity, moves, {} if parted else None)
             for lane in pool.lanes.values():
                 ranking.update(policy, pool, lane, now)
             return ranking, False

@@ -22,6 +22,8 @@ from tidegate.world.records import Need, Run
 Ranked = tuple[int, int, int, int, int, Lane, Any]
 """(rank, submit, job, units, estimate, lane, None): sorts by the first three, for job ids never tie. Units and
 estimate are the lane's, at hand for going over thousands of lanes. A pass uses the last place for its own."""
+Rooms = list[tuple[int, Columns]]
+"""(from when on, free amounts by node): up to the next of them there is never less."""
 Chosen = tuple[Rows, Rows]
 """Rows, and chunks on each."""
 PROBED_ROWS = 32
@@ -54,11 +56,15 @@ class Placer(Protocol):
         """Takes back what `promise` or `stand` took."""
         ...
 
-    def room_between(self, start: int, end: int) -> Columns:
-        """Free amounts by node from `start` to `end`, the least of it, as far as is planned."""
+    def put_off(self, lane: Lane, start: int, until: int, chosen: Chosen) -> bool:
+        """A promise takes its room from `until` on instead, if there is room then; False: it stays where it is."""
         ...
 
-    def chosen_when(self, lane: Lane, room: Columns, leaving: Sequence[Run]) -> Chosen:
+    def rooms_between(self, start: int, end: int) -> Rooms:
+        """Free amounts by node at `start`, and at every later time before `end` from which on there may be less."""
+        ...
+
+    def chosen_when(self, lane: Lane, rooms: Rooms, leaving: Sequence[Run]) -> Chosen:
         """What a promise says that is made on such room and what these runs leave; it is enough."""
         ...
 
@@ -142,23 +148,34 @@ class CountedPlacer:
         self.draft.lay_out()
         self.draft.take(start, start + lane.estimate_ms, -lane.units)
 
-    def room_between(self, start: int, end: int) -> Columns:
-        """Promises have no nodes here: as many chunks as they take are taken off the first rows."""
-        pool, draft = self.pool, self.draft
-        assert pool.unit is not None
+    def put_off(self, lane: Lane, start: int, until: int, chosen: Chosen) -> bool:
+        return self.draft.put_off(start, until, lane.estimate_ms, lane.units)
+
+    def rooms_between(self, start: int, end: int) -> Rooms:
+        draft = self.draft
         draft.lay_out()
+        times, free = draft.times, draft.free
+        first = bisect_right(times, start) - 1
+        less = [at for at in range(first + 1, bisect_left(times, end)) if free[at] < free[at - 1]]
+        return [
+            (start, self._room_at(start, free[first])),
+            *((times[at], self._room_at(times[at], free[at])) for at in less),
+        ]
+
+    def _room_at(self, time: int, units: int) -> Columns:
+        """Promises have no nodes here: as many chunks as they take are taken off the first rows."""
+        pool = self.pool
+        assert pool.unit is not None
         room = pool.free.copy()
-        for time in pool.end_times[: bisect_right(pool.end_times, start)]:
-            add_many(room, [(run.rows, run.counts, run.need) for run in pool.runs_at[time].values()], 1)
+        for end in pool.end_times[: bisect_right(pool.end_times, time)]:
+            add_many(room, [(run.rows, run.counts, run.need) for run in pool.runs_at[end].values()], 1)
         chunks = chunks_by_row(room, pool.unit)
-        first = bisect_right(draft.times, start) - 1
-        taken = int(chunks.sum()) - max(0, min(draft.free[first : bisect_left(draft.times, end)]))
-        off = np.diff(np.minimum(np.cumsum(chunks), taken), prepend=0)
+        off = np.diff(np.minimum(np.cumsum(chunks), int(chunks.sum()) - max(0, units)), prepend=0)
         for column, amount in pool.unit:
             room[column] -= off * amount
         return room
 
-    def chosen_when(self, lane: Lane, room: Columns, leaving: Sequence[Run]) -> Chosen:
+    def chosen_when(self, lane: Lane, rooms: Rooms, leaving: Sequence[Run]) -> Chosen:
         return NO_ROWS
 
 
@@ -304,6 +321,13 @@ class ColumnPlacer:
         draft.keep(start, end, *chosen, lane.need)
         return chosen
 
+    def put_off(self, lane: Lane, start: int, until: int, chosen: Chosen) -> bool:
+        self.lift(lane, start, chosen)
+        if self.stand(lane, until, chosen) is not None:
+            return True
+        self.stand(lane, start, chosen)
+        return False
+
     def room_between(self, start: int, end: int) -> Columns:
         draft = self.draft
         room = draft.room_at(start)
@@ -312,9 +336,19 @@ class ColumnPlacer:
                 np.minimum(room, level.room, out=room)
         return room
 
-    def chosen_when(self, lane: Lane, room: Columns, leaving: Sequence[Run]) -> Chosen:
-        add_many(room, [(run.rows, run.counts, run.need) for run in leaving], 1)
-        chosen = choose(self.pool, lane, room, self.by)
+    def rooms_between(self, start: int, end: int) -> Rooms:
+        draft = self.draft
+        later = [(level.start, level.room) for level in draft.levels if start < level.start < end]
+        return [(start, draft.room_at(start)), *later]
+
+    def chosen_when(self, lane: Lane, rooms: Rooms, leaving: Sequence[Run]) -> Chosen:
+        least: Columns | None = None
+        for time, there in rooms:
+            room = there.copy()
+            add_many(room, [(run.rows, run.counts, run.need) for run in leaving if run.expected_end > time], 1)
+            least = room if least is None else np.minimum(least, room, out=least)
+        assert least is not None
+        chosen = choose(self.pool, lane, least, self.by)
         assert chosen is not None, "they were chosen because it is enough"
         return chosen
 

@@ -7,17 +7,21 @@ a queue that, with the victims gone and the job there, still holds more than the
 from collections import Counter
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from tidegate.core.feedback import HAS_AGED, HAS_SUNK, Claim, ages_at, claim_of, may_take_at
+from tidegate.core.place import Rooms
 from tidegate.model.base import ARRAY_BITS
-from tidegate.model.events import HaltRequested
+from tidegate.model.events import HaltRequested, JobSuspended
 from tidegate.model.jobs import Job, Outcome
 from tidegate.model.policy import SAVE_FIRST, JobClass, PolicySpec, Preempt
 from tidegate.policy.share import HELD_BITS, Branch, Shares
 from tidegate.world.accounts import leaf_of, path_of
 from tidegate.world.lanes import Lane
-from tidegate.world.pool import Columns, Pool
+from tidegate.world.pauses import is_suspended, lent_by, ran_since, without_pauses
+from tidegate.world.pool import Pool
 from tidegate.world.records import Run
-from tidegate.world.rungs import rung_now
+from tidegate.world.rungs import rung_now, sinks
 from tidegate.world.world import World
 
 MINUTE_MS = 60_000
@@ -29,7 +33,7 @@ class Victim(NamedTuple):
     rung: int
     lost: int  # chunk-milliseconds that would have to be done again
     task: int
-    run: Run
+    run: Run  # with what it would leave
     why: str
     rule: "Rule"
 
@@ -83,25 +87,29 @@ class Preemptor:
         return self._candidates(pool, lane, job, claim_of(self.world, lane, job, task, self.now))
 
     def make_room(
-        self, pool: Pool, lane: Lane, job: Job, task: int, room: Columns, victims: list[Victim]
-    ) -> list[HaltRequested]:
-        """Those who go, so that the job fits in `room` and what they leave; none, if that cannot be, or not yet."""
+        self, pool: Pool, lane: Lane, job: Job, task: int, rooms: Rooms, victims: list[Victim]
+    ) -> list[Victim]:
+        """Those who go, so that the job fits in `rooms` and what they leave; none, if that cannot be, or not yet."""
         allowed = self._allowed(pool)
-        chosen = by_row(pool, lane, room, victims) if not lane.shape.stack else victims
-        chosen = needed(pool, lane, room, chosen)
+        chosen = by_row(pool, lane, rooms, victims) if not lane.shape.stack else victims
+        chosen = needed(pool, lane, rooms, chosen)
         if not chosen or not self._stays_so(lane, chosen):
             return []
         if len(chosen) > allowed:  # all of them or nobody: a part would be interrupted in vain
             self._look_when_renewed(pool)
             return []
-        return [self._halt(victim, job, task) for victim in chosen]
+        return chosen
 
-    def _halt(self, victim: Victim, job: Job, task: int) -> HaltRequested:
-        run = victim.run
+    def interrupt(self, victim: Victim, lane: Lane, job: Job, task: int) -> HaltRequested | JobSuspended:
+        run = self.world.runs[victim.task]
         other = self.world.jobs[run.task >> ARRAY_BITS]
-        again = self._class(other).preempt is not Preempt.CANCEL
+        how, why = self._class(other).preempt, f"makes room for job {job.id}: {victim.why}"
+        if how is Preempt.SUSPEND:
+            until = self.now + lane.estimate_ms + max(1, run.expected_end - self.now)
+            return JobSuspended(self.now, run.task, run.attempt, why, until, room_for=task)
+        again = how is not Preempt.CANCEL
         return HaltRequested(
-            self.now, run.task, run.attempt, Outcome.CANCELLED, f"makes room for job {job.id}: {victim.why}",
+            self.now, run.task, run.attempt, Outcome.CANCELLED, why,
             again, again and other.spec.checkpoint is not None, task, self.now + max(1, self.rules.grace_ms),
         )  # fmt: skip
 
@@ -120,19 +128,24 @@ class Preemptor:
                 continue
             if known.preempt in SAVE_FIRST and other.spec.checkpoint is None:
                 continue
+            suspends = known.preempt is Preempt.SUSPEND
+            if suspends and (is_suspended(world, run.task) or not lent_by(world, run)):
+                continue
             why, rule = self._why(pool, lane, job, level - known.level, other)
             if not why and claim is not None:
                 why = self._by_feedback(pool, lane, job, claim, other, run)
             if not why:
                 continue
-            old_enough = run.start_ms + self.rules.min_run_ms
+            old_enough = ran_since(world, run) + self.rules.min_run_ms
             if old_enough > self.now:
                 self._look_at(pool, old_enough)
             elif self.rules.user_max and users[other.spec.user] >= self.rules.user_max:
                 self._look_at(pool, self.now + MINUTE_MS)
             else:
                 rung = self._rung(run, other) if claim is not None else 0
-                found.append(Victim(known.level, rung, self._lost(run, other), run.task, run, why, rule))
+                lost = 0 if suspends else self._lost(run, other)
+                leaves = replace(run, need=lent_by(world, run)) if suspends else run
+                found.append(Victim(known.level, rung, lost, run.task, leaves, why, rule))
                 users[other.spec.user] += 1
         found.sort(key=lambda victim: (victim.level, -victim.rung, victim.lost, -victim.run.start_ms, -victim.task))
         return found
@@ -161,11 +174,11 @@ class Preemptor:
         """Within one line only: between queues their shares say who goes first. No array makes room for itself:
         its task that was interrupted would be the next to start.
         """
-        if other.id == job.id:
+        if other.id == job.id or not sinks(self.policy, other.spec):
             return ""
         if self.shares is not None and self._leaf_of(lane.queue, lane.user) != self._leaf_of(*self._branch_of(other)):
             return ""
-        at = may_take_at(self.world, claim, other, run)
+        at = may_take_at(self.world, claim, other, run, self.now)
         if at is None:
             return ""
         if at > self.now:
@@ -181,7 +194,8 @@ class Preemptor:
         return key[0], key[4]
 
     def _rung(self, run: Run, other: Job) -> int:
-        return rung_now(self.policy, other, run, self.world.tries.get(run.task), self.now)
+        ran = without_pauses(self.world, run, self.now)
+        return rung_now(self.policy, other, ran, self.world.tries.get(run.task), self.now)
 
     def _apart(self, lane: Lane, other: Job) -> tuple[Branch | None, Branch | None]:
         """Where the two paths part, seen from the root."""
@@ -255,33 +269,39 @@ class Preemptor:
 class _Filling:
     """How many chunks of a shape fit, row by row, as runs are taken off."""
 
-    __slots__ = ("allowed", "need", "room", "stack", "total")
+    __slots__ = ("allowed", "need", "rooms", "stack", "total")
 
-    def __init__(self, pool: Pool, lane: Lane, room: Columns) -> None:
+    def __init__(self, pool: Pool, lane: Lane, rooms: Rooms) -> None:
         self.need, self.stack = lane.need, lane.shape.stack
-        self.room = [room[column].tolist() for column, _ in lane.need]
+        self.rooms = [(time, [room[column].tolist() for column, _ in lane.need]) for time, room in rooms]
         where = lane.shape.where
         self.allowed = pool.rows_matching(where).tolist() if where else None
         self.total = sum(map(self.chunks, range(len(pool.names))))
 
     def chunks(self, row: int) -> int:
+        """All the time."""
         if self.allowed is not None and not self.allowed[row]:
             return 0
-        fit: int = min(cells[row] // amount for cells, (_, amount) in zip(self.room, self.need, strict=True))
+        fit: int = min(
+            cells[row] // amount for _, room in self.rooms for cells, (_, amount) in zip(room, self.need, strict=True)
+        )
         return max(0, fit if self.stack else min(fit, 1))
 
     def give(self, run: Run, sign: int) -> None:
+        """From when it would have ended on its room is there anyhow, and may have been promised."""
         has = dict(run.need)
         for row, count in zip(run.rows, run.counts, strict=True):
             before = self.chunks(row)
-            for cells, (column, _) in zip(self.room, self.need, strict=True):
-                cells[row] += sign * has.get(column, 0) * count
+            for time, room in self.rooms:
+                if run.expected_end > time:
+                    for cells, (column, _) in zip(room, self.need, strict=True):
+                        cells[row] += sign * has.get(column, 0) * count
             self.total += self.chunks(row) - before
 
 
-def needed(pool: Pool, lane: Lane, room: Columns, victims: list[Victim]) -> list[Victim]:
+def needed(pool: Pool, lane: Lane, rooms: Rooms, victims: list[Victim]) -> list[Victim]:
     """The first that are enough, without those that can be spared; none where all are not enough."""
-    filling, taken = _Filling(pool, lane, room), []
+    filling, taken = _Filling(pool, lane, rooms), []
     for victim in victims:
         if filling.total >= lane.units:
             break
@@ -299,9 +319,9 @@ def needed(pool: Pool, lane: Lane, room: Columns, victims: list[Victim]) -> list
     return kept
 
 
-def by_row(pool: Pool, lane: Lane, room: Columns, victims: list[Victim]) -> list[Victim]:
+def by_row(pool: Pool, lane: Lane, rooms: Rooms, victims: list[Victim]) -> list[Victim]:
     """Those of the cheapest rows first: a gang wants whole nodes, not crumbs of many."""
-    filling = _Filling(pool, lane, room)
+    filling = _Filling(pool, lane, rooms)
     on_row: dict[int, list[Victim]] = {}
     for victim in victims:
         for row in victim.run.rows:

@@ -11,6 +11,7 @@ from itertools import islice
 
 from tidegate.core.memo import LeafKey, Ranking, leaf_key
 from tidegate.core.place import Placer, Ranked
+from tidegate.core.resume import Stopped
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.events import Promise
 from tidegate.model.jobs import Job
@@ -21,6 +22,8 @@ from tidegate.world.arrays import turns
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
 from tidegate.world.world import World
+
+NOBODY: list[Ranked] = []
 
 
 class Line:
@@ -104,7 +107,7 @@ class Turns:
 
     def __init__(
         self, policy: PolicySpec, now: int, pool: Pool, ranking: Ranking, leaves: dict[LeafKey, list[Ranked]],
-        shares: Shares | None,
+        shares: Shares | None, stopped: list[Ranked] = NOBODY,
     ) -> None:  # fmt: skip
         self.policy = policy
         self.pool = pool
@@ -117,6 +120,8 @@ class Turns:
             if entries:
                 self.leaves[key] = Leaf(entries, self._path(key, entries[0][5]))
                 self.waiting += len(entries)
+        for entry in stopped:
+            self._come(entry)
         self.levels: list[int] = []  # still to come, the highest last
         for level, _ in self.leaves:
             if level not in self.levels:
@@ -189,7 +194,7 @@ class Turns:
         self.waiting -= 1
         return leaf.take()
 
-    def started(self, leaf: Leaf, line: Line) -> None:
+    def started(self, leaf: Leaf, line: Line | Stopped) -> None:
         """What it was given counts at once. `leaf` is the one whose turn it was."""
         if self.shares is None:
             return
@@ -209,15 +214,21 @@ class Turns:
         """The line's next job, in its own turn."""
         job, lane = line.job, line.lane
         turn = rank(self.policy, self.pool, lane, job, self.now)
-        key = leaf_key(self.policy, self.ranking, lane, turn)
+        first = lane.estimate_ms if shortest else turn
+        level = self._come((first, lane.since or job.submit_ms, job.id, lane.units, lane.estimate_ms, lane, line), turn)
+        if level != self.level and level not in self.levels:
+            insort(self.levels, level)
+
+    def _come(self, entry: Ranked, turn: int | None = None) -> int:
+        """In a leaf of its own turn; the answer is its level."""
+        lane = entry[5]
+        key = leaf_key(self.policy, self.ranking, lane, entry[0] if turn is None else turn)
         leaf = self.leaves.get(key)
         if leaf is None:
             leaf = self.leaves[key] = Leaf([], self._path(key, lane))
-        if key[0] != self.level and key[0] not in self.levels:
-            insort(self.levels, key[0])
-        first = lane.estimate_ms if shortest else turn
-        heappush(leaf.again, (first, lane.since or job.submit_ms, job.id, lane.units, lane.estimate_ms, lane, line))
+        heappush(leaf.again, entry)
         self.waiting += 1
+        return key[0]
 
     # -- ahead of their turn -----------------------------------------------------------------------------
 

@@ -13,10 +13,11 @@ from msgspec.structs import replace
 from tidegate.core.accept import accept
 from tidegate.core.decide import decide
 from tidegate.core.memo import Memo
+from tidegate.core.preempt import may_preempt
 from tidegate.core.turns import Line, Turns
 from tidegate.model.base import job_of
 from tidegate.model.commands import Refused, Submit
-from tidegate.model.events import PolicyChanged, Promise
+from tidegate.model.events import CUT_BY_STARTS, PolicyChanged, Promise
 from tidegate.model.jobs import Job
 from tidegate.model.policy import PolicySpec
 from tidegate.policy.share import Shares
@@ -50,9 +51,10 @@ def effect(world: World, old: PolicySpec, new: PolicySpec, now: int) -> EffectBo
     kept = [(was, now_is) for was, now_is in held if now_is is not None]
     return EffectBody(
         seq=world.seq, running=len(world.runs), waiting=sum(rows.waiting.values()), looked_at=len(rows.jobs),
-        first=FIRST, cut=bool(before.cut or after.cut), promises_kept=len(kept),
+        first=FIRST, cut=before.cut or after.cut, promises_kept=len(kept),
         promises_new=len(after.promises) - len(kept), promises_lost=len(held) - len(kept),
         promises_later=sum(now_is.start_by > was.start_by for was, now_is in kept), refusals=refusals, rows=rows.told(),
+        interrupted=after.interrupted,
     )  # fmt: skip
 
 
@@ -65,7 +67,8 @@ class Tried:
         apply(twin, PolicyChanged(now, twin.policy_version + 1, policy))
         self.memo = Memo()  # it ranks a long line once, for the cycle and for the places
         plan = decide(twin, self.memo, now)
-        self.cut = plan.cycle.cut
+        self.cut = plan.cycle.cut.startswith(CUT_BY_STARTS)
+        self.interrupted = len(plan.halts) if may_preempt(policy) else -1
         self.starts = [start.task for start in plan.starts]
         self.promises: dict[int, Promise] = dict(twin.promises)
         self.promises.update((promise.task, promise) for promise in plan.cycle.promised)

@@ -9,6 +9,8 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from tidegate.lab.pauses import Pauses
+from tidegate.loop.promises import Promises
 from tidegate.model.base import ARRAY_BITS, index_of
 from tidegate.model.events import (
     AttemptFailed,
@@ -19,8 +21,10 @@ from tidegate.model.events import (
     HaltRequested,
     JobDropped,
     JobEnded,
+    JobResumed,
     JobStarted,
     JobSubmitted,
+    JobSuspended,
 )
 from tidegate.model.jobs import Job
 
@@ -69,6 +73,8 @@ class Collector:
         self.lately: list[int] = []  # when, of the last minute
         self.minute_max = 0  # how many in any minute,
         self.minute_percent = 0  # and of what runs and ran, where it is more than the one that is always allowed
+        self.pauses = Pauses()
+        self.promises = Promises(self._run_ms)
         self.resume_ms = resume_ms
         self.kept: dict[int, int] = {}  # what running attempts have saved
         self.served: dict[int, int] = {}  # useful work of earlier attempts, and
@@ -77,25 +83,46 @@ class Collector:
         self.cycles = 0
 
     def append(self, events: Sequence[Event]) -> None:
+        promises = self.promises
         for event in events:
             kind = type(event)
             if kind is CycleRan:
                 self.cycles += 1
+                if event.promised or promises.cause:  # type: ignore[union-attr]
+                    promises.note(event)
             elif kind is JobStarted:
                 self.started[event.task] = event  # type: ignore[union-attr,assignment]
+                if event.task in promises.told:  # type: ignore[union-attr]
+                    promises.note(event)
             elif kind is JobEnded:
+                if event.task in promises.told:  # type: ignore[union-attr]
+                    promises.note(event)
                 self._ended(event)  # type: ignore[arg-type]
             elif kind is JobSubmitted:
                 self._submitted(event)  # type: ignore[arg-type]
             elif kind is CheckpointKept:
                 self.kept[event.task] = event.kept_ms  # type: ignore[union-attr]
-            elif kind is HaltRequested:
-                if event.room_for:  # type: ignore[union-attr]
+            else:
+                promises.note(event)
+                self._seldom(event)
+
+    def _seldom(self, event: Event) -> None:
+        match event:
+            case HaltRequested():
+                if event.room_for:
                     self._preempted(event.at)
-            elif kind is AttemptLost or kind is AttemptFailed:
-                self._interrupted(event)  # type: ignore[arg-type]
-            elif kind is JobDropped:
-                self._dropped(event)  # type: ignore[arg-type]
+            case JobSuspended():
+                if event.room_for:
+                    self._preempted(event.at)
+                self.pauses.suspended(event)
+            case JobResumed():
+                self.pauses.resumed(event)
+            case AttemptLost() | AttemptFailed():
+                self._interrupted(event)
+            case JobDropped():
+                self._dropped(event)
+            case _:
+                pass
 
     def flush(self) -> None:
         pass
@@ -118,10 +145,15 @@ class Collector:
         if gone:
             self.minute_percent = max(self.minute_percent, 100 * len(lately) // (len(self.started) + gone))
 
+    def _run_ms(self, task: int) -> int:
+        """As planning assumes."""
+        return self.live[task >> ARRAY_BITS].job.estimate_ms
+
     def _interrupted(self, event: AttemptLost | AttemptFailed) -> None:
         start, kept = self.started.pop(event.task), self.kept.pop(event.task, 0)
         self.served[event.task] = self.served.get(event.task, 0) + kept
-        self.lost_ms += (event.at - start.at - kept) * self._held(self.live[event.task >> ARRAY_BITS].job)
+        ran = event.at - start.at - self.pauses.over(event.task, event.at)
+        self.lost_ms += (ran - kept) * self._held(self.live[event.task >> ARRAY_BITS].job)
 
     def _held(self, job: Job) -> int:
         shape, held = job.spec.shape, 0
@@ -136,7 +168,7 @@ class Collector:
         start = self.started.pop(event.task, None)
         if start is not None:
             began, held = start.at, self._held(job)
-            run, again_ms = event.at - began, 0
+            run, again_ms = event.at - began - self.pauses.over(event.task, event.at), 0
             served = self.served.pop(event.task, 0)
             if served:  # it went on from a checkpoint
                 again_ms = min(run, self.resume_ms)
@@ -181,11 +213,27 @@ class Collector:
             "bsld_max": float(slowdowns.max()) if any_ended else 0.0,
             "utilization": self.work / (capacity * makespan) if capacity and makespan else 0.0,
             "backfilled": self.backfilled,
+            **promised(self.promises),
             "preemptions": self.preemptions,
             "preemptions_minute_max": self.minute_max,
             "preemptions_minute_percent": self.minute_percent,
+            "suspensions": self.pauses.suspensions,
+            "suspended_hours": self.pauses.stopped_ms / 3_600_000,
             "lost_hours": self.lost_ms / 1000 / 3_600_000,
         }
+
+
+def promised(book: Promises) -> dict[str, Any]:
+    """How the promises of a start were kept."""
+    return {
+        "promises": book.made,
+        "promises_kept": book.kept,
+        "late_p50_s": book.late_percentile(50) / 1000,
+        "late_p90_s": book.late_percentile(90) / 1000,
+        "late_max_s": book.late_percentile(100) / 1000,
+        **{f"late_by_{cause}": count for cause, count in book.late_by.items()},
+        "slip_max_percent": book.backfill_percent_max,
+    }
 
 
 class ScheduleFile:

@@ -162,8 +162,8 @@ class Loop:
             return
         looked_at = sorted(self.world.stirred) if self.world.gauges else ()
         plan = decide(self.world, self.memo, now)
-        self.commit((plan.cycle, *plan.starts, *plan.halts))
-        self.unfinished = bool(plan.cycle.cut and (plan.starts or plan.halts))
+        self.commit((plan.cycle, *plan.starts, *plan.halts, *plan.resumes))
+        self.unfinished = bool(plan.cycle.cut and (plan.starts or plan.halts or plan.resumes))
         if looked_at and not self.unfinished:
             self._look_at_tides(looked_at, now)
 

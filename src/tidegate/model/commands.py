@@ -27,6 +27,22 @@ class Requeue(Value, frozen=True, gc=False, tag=True):
     by: str = ""
 
 
+class Suspend(Value, frozen=True, gc=False, tag=True):
+    """Stops what runs of the job where it is, until somebody lets it go on."""
+
+    job: int
+    index: int = -1
+    by: str = ""
+
+
+class Resume(Value, frozen=True, gc=False, tag=True):
+    """Lets what is suspended of the job go on, as soon as its cpus are free."""
+
+    job: int
+    index: int = -1
+    by: str = ""
+
+
 class AskCheckpoint(Value, frozen=True, gc=False, tag=True):
     """Asks what runs of the job to save itself, now."""
 
@@ -93,6 +109,8 @@ Command = (
     Submit
     | Cancel
     | Requeue
+    | Suspend
+    | Resume
     | AskCheckpoint
     | Hold
     | Release

@@ -27,6 +27,20 @@ class Halt(Value, frozen=True, gc=False, tag=True):
     save: bool = False  # asked to save itself first; it is over when it has, or when the grace is
 
 
+class Suspend(Value, frozen=True, gc=False, tag=True):
+    """Stop this attempt where it is, and its time limit. One that is stopped already stays so."""
+
+    task: int
+    attempt: int
+
+
+class Resume(Value, frozen=True, gc=False, tag=True):
+    """Let this attempt go on, if it is stopped."""
+
+    task: int
+    attempt: int
+
+
 class Ask(Value, frozen=True, gc=False, tag=True):
     """Ask this attempt to save itself, once for every number."""
 
@@ -43,7 +57,7 @@ class Notify(Value, frozen=True, gc=False, tag=True):
     env: Pairs = ()
 
 
-Directive = Launch | Halt | Ask | Notify
+Directive = Launch | Halt | Suspend | Resume | Ask | Notify
 
 
 class Launched(Value, frozen=True, gc=False, tag=True):

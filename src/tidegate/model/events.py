@@ -82,6 +82,36 @@ class HaltRequested(Value, frozen=True, gc=False, tag=True):
     until: int = 0  # planning assumes that it has ended by then; 0: nothing new is known
 
 
+class JobSuspended(Value, frozen=True, gc=False, tag=True):
+    """The attempt is stopped where it is. It lends its cpus and keeps all else; its time limit stands still."""
+
+    at: int
+    task: int
+    attempt: int
+    by: str
+    until: int  # planning assumes that it has gone on and ended by then
+    held: bool = False  # somebody has to let it go on
+    room_for: int = 0  # the task it makes room for
+
+
+class SuspensionChanged(Value, frozen=True, gc=False, tag=True):
+    """Who is suspended stays so until somebody lets it go on (`held`), or goes on when its turn comes."""
+
+    at: int
+    task: int
+    held: bool
+    by: str
+
+
+class JobResumed(Value, frozen=True, gc=False, tag=True):
+    """The suspended attempt goes on, with the cpus it had."""
+
+    at: int
+    task: int
+    attempt: int
+    expected_end: int
+
+
 class CheckpointAsked(Value, frozen=True, gc=False, tag=True):
     """The job is to save itself, and run on."""
 
@@ -317,6 +347,9 @@ Event = (
     | JobStarted
     | JobLaunched
     | HaltRequested
+    | JobSuspended
+    | SuspensionChanged
+    | JobResumed
     | CheckpointAsked
     | CheckpointKept
     | AttemptLost

@@ -114,6 +114,15 @@ class Backfill(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_de
         ),
     ] = 1
     order: Annotated[CandidateOrder, Meta(description="in which order the others are tried")] = CandidateOrder.SAME
+    slip_percent: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=100,
+            description="by how much of a hundred of its run time those who go ahead may delay the one job that holds "
+            "a promise, all in all; 0: not at all",
+        ),
+    ] = 0
     why: str = ""
 
 
@@ -145,6 +154,7 @@ class Preempt(StrEnum):
     NEVER = "never"
     SAVERS = "savers"
     CHECKPOINT = "checkpoint"
+    SUSPEND = "suspend"
     REQUEUE = "requeue"
     CANCEL = "cancel"
 
@@ -170,8 +180,8 @@ class JobClass(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_de
         Preempt,
         Meta(
             description="how its jobs make room for others: not at all; by saving themselves, those that say they can; "
-            "the same, and every job has to say; by being ended and waiting again, saved if they can; "
-            "by being ended for good"
+            "the same, and every job has to say; by being stopped in place and lending their cpus; "
+            "by being ended and waiting again, saved if they can; by being ended for good"
         ),
     ] = Preempt.NEVER
     ageing_bound_ms: Annotated[

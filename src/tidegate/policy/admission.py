@@ -33,10 +33,13 @@ def refusal(world: World, spec: JobSpec, now: int) -> Refused | None:
     return _undecided(world, spec) or (_over_limit(world, spec, now) if policy.queues else None)
 
 
+KEEPS_OR_GIVES_UP = frozenset({Preempt.NEVER, Preempt.SAVERS, Preempt.SUSPEND, Preempt.CANCEL})
+
+
 def _undecided(world: World, spec: JobSpec) -> Refused | None:
-    """Who may be interrupted says what becomes of its work. What nothing runs of, as in a replay, need not."""
+    """Who may be ended to go on later says what becomes of its work. What nothing runs of, as in a replay, need not."""
     known = world.policy.classes.get(spec.klass)
-    if known is None or known.preempt in {Preempt.NEVER, Preempt.SAVERS, Preempt.CANCEL} or spec.work is None:
+    if known is None or known.preempt in KEEPS_OR_GIVES_UP or spec.work is None:
         return None
     if spec.checkpoint is not None or spec.starts_over:
         return None

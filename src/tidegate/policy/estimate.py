@@ -4,7 +4,7 @@ from typing import assert_never
 
 from tidegate.model.jobs import Job, JobSpec
 from tidegate.model.policy import Estimate, EstimateFrom
-from tidegate.world.records import Run
+from tidegate.world.records import Pause, Run
 from tidegate.world.world import World
 
 SECOND_MS = 1000
@@ -38,18 +38,24 @@ def remaining(policy: Estimate, estimate_ms: int, kept_ms: int) -> int:
     return max(1, kept_ms // 4)
 
 
-def raised_end(policy: Estimate, job: Job, run: Run, now: int) -> int:
+def raised_end(policy: Estimate, job: Job, run: Run, pause: Pause | None, now: int) -> int:
     """The next end to assume for a run that outlived the last one; later than `now`.
 
     Steps are taken from the first estimate and end at the limit. Past the limit (an engine that does not
-    enforce it) a quarter of the time run so far is added, so that a run of any length takes few raises.
+    enforce it) a quarter of the time run so far is added, so that a run of any length takes few raises. Of one
+    that is suspended a quarter of the time since then is added. What it was suspended before does not count.
     """
+    start_ms = run.start_ms
+    if pause is not None:
+        if pause.stopped:
+            return now + pause.left_ms + max(60_000, (now - pause.at) // 4)
+        start_ms += pause.before_ms
     steps = policy.raise_steps_ms
-    limit_end = run.start_ms + job.spec.limit_ms
+    limit_end = start_ms + job.spec.limit_ms
     if run.raises < len(steps):
-        end = min(run.start_ms + job.estimate_ms + steps[run.raises], limit_end)
+        end = min(start_ms + job.estimate_ms + steps[run.raises], limit_end)
     else:
         end = limit_end
     if end > now:
         return end
-    return limit_end if limit_end > now else now + max(60_000, (now - run.start_ms) // 4)
+    return limit_end if limit_end > now else now + max(60_000, (now - start_ms) // 4)

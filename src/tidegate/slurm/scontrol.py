@@ -1,11 +1,9 @@
 """`scontrol`: shows what there is, and changes it."""
 
 from collections.abc import Callable
-from functools import partial
 
 from tidegate.api.live import Result
 from tidegate.model import commands as cmd
-from tidegate.model.base import index_of
 from tidegate.model.commands import Command, Refused
 from tidegate.model.nodes import NodeState
 from tidegate.slurm import getopt
@@ -194,22 +192,12 @@ def requeue_hold(desk: Desk, call: Call, rest: list[str], told: Told) -> None:
     wishes(desk, call, rest, lambda target, _: cmd.Hold(target.job, call.peer.user))
 
 
-def suspend(desk: Desk, call: Call, rest: list[str], told: Told, *, number: int) -> None:
-    """All of its processes are stopped, and go on; what they hold they keep."""
-    del told
-    errors = ""
-    for target in targets(desk, rest):
-        job = desk.world.jobs.get(target.job)
-        runs = desk.world.runs_of(target.job) if job is not None else []
-        if job is None or not runs:
-            errors += f"{INVALID if job is None else 'Job is pending execution'} for job {target.job}\n"
-        elif not call.peer.may_touch(job.spec.user):
-            errors += f"Access/permission denied for job {target.job}\n"
-        else:
-            for run in runs:
-                if not target.indices or index_of(run.task) in target.indices:
-                    desk.send_signal(run.task, run.attempt, number, "all")
-    call.answer(err=errors, code=int(bool(errors)))
+def suspend(desk: Desk, call: Call, rest: list[str], _told: Told) -> None:
+    wishes(desk, call, rest, lambda target, index: cmd.Suspend(target.job, index, call.peer.user))
+
+
+def resume(desk: Desk, call: Call, rest: list[str], _told: Told) -> None:
+    wishes(desk, call, rest, lambda target, index: cmd.Resume(target.job, index, call.peer.user))
 
 
 def write(desk: Desk, call: Call, rest: list[str], _told: Told) -> None:
@@ -313,8 +301,8 @@ ACTS: dict[str, Act] = {
     "release": release,
     "requeue": requeue,
     "requeuehold": requeue_hold,
-    "suspend": partial(suspend, number=19),
-    "resume": partial(suspend, number=18),
+    "suspend": suspend,
+    "resume": resume,
     "update": update,
     "ping": ping,
     "version": version,

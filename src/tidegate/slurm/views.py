@@ -14,6 +14,7 @@ from tidegate.wire.arrays import format_indices
 from tidegate.wire.hostlist import compress
 from tidegate.wire.slurm import Layout, raw_id
 from tidegate.world.arrays import turns
+from tidegate.world.pauses import is_suspended
 from tidegate.world.records import Run
 from tidegate.world.world import World
 
@@ -239,7 +240,9 @@ def reason_of(world: World, job: Job) -> str:
 
 
 def running(world: World, job: Job, run: Run) -> View:
-    state = "COMPLETING" if run.task in world.halting else "RUNNING"
+    state = "SUSPENDED" if is_suspended(world, run.task) else "RUNNING"
+    if run.task in world.halting:
+        state = "COMPLETING"
     view = View(job, state, None if job.spec.array is None else index_of(run.task), run.nodes)
     view.start_ms = run.start_ms
     view.attempt = run.attempt

@@ -310,6 +310,7 @@ class StatusBody(Whole):
     policy_version: int
     engine: str
     kernel: str  # compiled or pure
+    promises: dict[str, int] = {}  # since this server began: promised starts made, kept, how late others were, and why
     notes: list[str] = []  # what a person should know: no cgroups, disk full, clock behind
 
 
@@ -359,7 +360,7 @@ class EffectBody(Whole):
     """What another policy means for the jobs that are there: both are tried on the state after event `seq`."""
 
     seq: int
-    running: int  # they run on under any policy
+    running: int
     waiting: int  # jobs that only wait for room or their turn
     looked_at: int
     first: int  # so many of each pool's line were looked at, at most
@@ -370,6 +371,7 @@ class EffectBody(Whole):
     promises_later: int  # kept, but for a later start
     refusals: list[str]  # in words, the first few
     rows: list[EffectRow]
+    interrupted: int = -1  # of those that run, by the next cycle under the other one; -1: it may interrupt nobody
 
 
 class PolicyDiffBody(Whole):
@@ -463,6 +465,9 @@ ROUTES = (
     Route("release", "POST", "/v1/jobs/{job}/release", TaskBody, DoneBody, "Undoes a hold."),
     Route("requeue", "POST", "/v1/jobs/{job}/requeue", TaskBody, DoneBody,
           "Ends what runs of the job, saved first where it can, and lets it wait again."),
+    Route("suspend", "POST", "/v1/jobs/{job}/suspend", TaskBody, DoneBody,
+          "Stops what runs of the job where it is: it lends its cpus and keeps all else; its time limit stands still."),
+    Route("resume_job", "POST", "/v1/jobs/{job}/resume", TaskBody, DoneBody, "Lets what is suspended of it go on."),
     Route("checkpoint", "POST", "/v1/jobs/{job}/checkpoint", TaskBody, DoneBody,
           "Asks what runs of the job to save itself now."),
     Route("wait", "GET", "/v1/wait", None, WaitBody, "Answered when more of the jobs have ended, or time is up.",

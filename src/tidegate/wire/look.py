@@ -3,7 +3,8 @@
 from tidegate.wire import states
 
 COLOURS = {
-    states.RUNNING: "32", states.STARTING: "32", states.ENDING: "33", states.HELD: "2", states.CANCELLED: "2",
+    states.RUNNING: "32", states.STARTING: "32", states.ENDING: "33", states.SUSPENDED: "33", states.HELD: "2",
+    states.CANCELLED: "2",
     states.FAILED: "31", states.OUT_OF_MEMORY: "31", states.TIMED_OUT: "31", states.LOST: "31",
     states.MISSED_DEADLINE: "31", states.DEPENDENCY_FAILED: "31",
     "up": "32", "draining": "33", "drained": "33", "suspected": "33", "down": "31",

@@ -22,7 +22,7 @@ from tidegate.wire.yaml_text import quoted
 COUNT_MAX = 1 << 53
 """Whole numbers beyond this are a mistake, and would not survive JSON."""
 
-RENAMED = {("Estimate", "source"): "from"}
+RENAMED = {("Estimate", "source"): "from", ("Backfill", "slip_percent"): "slip"}
 """(record, field) -> its name in the file, where the two differ by more than the unit."""
 
 WORDS: Mapping[tuple[str, str], Mapping[str, int]] = {("Backfill", "depth"): {"all": DEPTH_ALL, "none": 0}}

@@ -13,6 +13,7 @@ from tidegate.world.accounts import charge, reopen
 from tidegate.world.ended import job_gone, name_environment, notice_sent, remember_run
 from tidegate.world.gauges import arrived, note_start, tide_turned, watch_anew, watch_pools
 from tidegate.world.nodes import blame, change_node, forgive
+from tidegate.world.pauses import is_suspended, resumed, stopped_ms, suspended, suspension_changed
 from tidegate.world.pool import FITTING_KEPT
 from tidegate.world.records import NO_TRIES, ArrayState, Excess, HaltAsked, Parked, Run, Tries
 from tidegate.world.saves import ask_no_more, asked, begin_saving, kept, stop_saving
@@ -22,6 +23,7 @@ from tidegate.world.waiting import (
     enter_lane,
     leave_lane,
     park,
+    promise_made,
     promise_over,
     regroup,
     set_array,
@@ -60,6 +62,8 @@ def apply(world: World, event: ev.Event) -> None:
             world.emptying.clear()
         case ev.HaltRequested():
             _halt_requested(world, event)
+        case ev.JobSuspended() | ev.JobResumed() | ev.SuspensionChanged():
+            _pause_changed(world, event)
         case ev.CheckpointAsked():
             asked(world, event, world.jobs[event.task >> ARRAY_BITS])
         case ev.CheckpointKept():
@@ -80,10 +84,7 @@ def apply(world: World, event: ev.Event) -> None:
             world.strays.pop((event.task, event.attempt), None)
             world.digest.strays.gone((event.task, event.attempt))
         case ev.LookedAgain():
-            pool = world.pools[event.pool]
-            pool.freed = None
-            world.stirred[pool.name] = pool
-            world.looks.pop(pool.name, None)
+            _looked_again(world, event)
         case ev.TideTurned():
             tide_turned(world, event)
         case ev.PolicyChanged():
@@ -95,6 +96,13 @@ def apply(world: World, event: ev.Event) -> None:
             watch_pools(world, event.at)
         case _:
             assert_never(event)
+
+
+def _looked_again(world: World, event: ev.LookedAgain) -> None:
+    pool = world.pools[event.pool]
+    pool.freed = None
+    world.stirred[pool.name] = pool
+    world.looks.pop(pool.name, None)
 
 
 def _policy_changed(world: World, event: ev.PolicyChanged) -> None:
@@ -127,9 +135,7 @@ def _excess_changed(world: World, event: ev.ExcessApproved | ev.ExcessOver) -> N
 def _cycle_ran(world: World, event: ev.CycleRan) -> None:
     world.cycle = event.number
     for promise in event.promised:
-        world.promises[promise.task] = promise
-        world.digest.promises.touched.add(promise.task)
-        world.pools[world.jobs[promise.task >> ARRAY_BITS].pool].promised[promise.task] = None
+        promise_made(world, promise)
     if world.looks or event.looks:
         for name in world.stirred:
             world.looks.pop(name, None)
@@ -280,10 +286,26 @@ def _halt_requested(world: World, event: ev.HaltRequested) -> None:
     world.digest.halting.touched.add(task)
     ask_no_more(world, task)
     if event.room_for:
-        recent = [one for one in world.interrupted if one[0] > event.at - INTERRUPTED_KEPT_MS]
-        world.interrupted = (*recent, (event.at, world.jobs[task >> ARRAY_BITS].spec.user))
+        _interrupted(world, task, event.at)
     if event.until:
         _expect(world, replace(world.runs[task], expected_end=event.until))
+
+
+def _pause_changed(world: World, event: ev.JobSuspended | ev.JobResumed | ev.SuspensionChanged) -> None:
+    match event:
+        case ev.JobSuspended():
+            suspended(world, event)
+            if event.room_for:
+                _interrupted(world, event.task, event.at)
+        case ev.JobResumed():
+            resumed(world, event)
+        case ev.SuspensionChanged():
+            suspension_changed(world, event)
+
+
+def _interrupted(world: World, task: int, at: int) -> None:
+    recent = [one for one in world.interrupted if one[0] > at - INTERRUPTED_KEPT_MS]
+    world.interrupted = (*recent, (at, world.jobs[task >> ARRAY_BITS].spec.user))
 
 
 def _job_ended(world: World, event: ev.JobEnded) -> None:
@@ -297,10 +319,11 @@ def _job_ended(world: World, event: ev.JobEnded) -> None:
         pool.freed = None  # what was planned around it must be looked at again
         world.stirred[pool.name] = pool
     else:
+        stopped = stopped_ms(world, task, event.at) if world.pauses else 0
         vacate(world, run, event.at)
         if world.saves:
             stop_saving(world, task)
-        remember_run(world, job.spec.user, event.at, run)
+        remember_run(world, job.spec.user, event.at, run, stopped)
         if event.blames:
             blame(world, job.id, run)
         elif world.marks and event.outcome is Outcome.COMPLETED:
@@ -346,11 +369,12 @@ def _attempt_over(world: World, event: ev.AttemptLost | ev.AttemptFailed) -> Non
     task = event.task
     job = world.jobs[task >> ARRAY_BITS]
     run = world.runs.pop(task)
+    ran_ms = event.at - run.start_ms - stopped_ms(world, task, event.at)
     vacate(world, run, event.at)
     known = world.tries.get(task, NO_TRIES)
     failed = known.failed + isinstance(event, ev.AttemptFailed)
     lost = known.lost + (isinstance(event, ev.AttemptLost) and event.counts)
-    ran_ms, kept_ms = known.ran_ms + event.at - run.start_ms, known.kept_ms + stop_saving(world, task)
+    ran_ms, kept_ms = known.ran_ms + ran_ms, known.kept_ms + stop_saving(world, task)
     world.tries[task] = Tries(event.attempt, failed, lost, event.until, ran_ms, kept_ms)
     world.digest.tries.touched.add(task)
     if event.blames:
@@ -373,7 +397,8 @@ def _tries_over(world: World, task: int) -> None:
 
 def _estimate_raised(world: World, event: ev.EstimateRaised) -> None:
     run = world.runs[event.task]
-    _expect(world, replace(run, expected_end=event.expected_end, raises=run.raises + 1))
+    raises = run.raises if is_suspended(world, event.task) else run.raises + 1
+    _expect(world, replace(run, expected_end=event.expected_end, raises=raises))
 
 
 def _expect(world: World, run: Run) -> None:

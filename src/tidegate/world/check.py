@@ -16,13 +16,13 @@ from tidegate.world.digest import MODULUS, RECORD_KINDS, Digest
 from tidegate.world.lanes import LaneKey
 from tidegate.world.nodes import MARKS_MAX
 from tidegate.world.pool import CLOSED, Pool
-from tidegate.world.records import NO_USE, Run
+from tidegate.world.records import NO_USE, Need, Run
 from tidegate.world.world import OUTCOMES_KEPT, USERS_KEPT, World
 
 
 def check(world: World, *, may_be_overfull: bool = False) -> list[str]:
     """`may_be_overfull`: a node's capacity was lowered below what ran there, so it may hold more than it has."""
-    parts = (_jobs, _runs, _arrays, _accounts, _parked, _nodes, _environments, _memory, _gauges, _digest)
+    parts = (_jobs, _runs, _pauses, _arrays, _accounts, _parked, _nodes, _environments, _memory, _gauges, _digest)
     found = [what for part in parts for what in part(world)]
     if found:
         return found  # what follows is derived from records that agree with each other
@@ -70,6 +70,8 @@ def _jobs(world: World) -> Iterator[str]:
     for task in world.promises:
         if not _waits(world, task):
             yield f"task {task} holds a promise and does not wait"
+    if not world.told.keys() <= world.promises.keys():
+        yield f"tasks {sorted(world.told.keys() - world.promises.keys())} hold no promise that could slip"
     promised = [task for pool in world.pools.values() for task in pool.promised]
     if sorted(promised) != sorted(world.promises):
         yield "the promises by pool are not the promises"
@@ -100,7 +102,7 @@ def _runs(world: World) -> Iterator[str]:
             yield f"run {task} has no job"
             continue
         shape = job.spec.shape
-        if run.pool != job.pool or run.need != world.need_of(shape.chunk):
+        if run.pool != job.pool or sorted(held_in_full(world, run)) != sorted(world.need_of(shape.chunk) or ()):
             yield f"run {task} holds something else than its job asked for"
         if sum(run.counts) != shape.count or min(run.counts) < 1 or (not shape.stack and max(run.counts) > 1):
             yield f"run {task} holds {run.counts} chunks of {shape.count}, stack {shape.stack}"
@@ -117,6 +119,25 @@ def _runs(world: World) -> Iterator[str]:
     for task, attempt in world.strays:
         if task in world.runs and world.runs[task].attempt == attempt:
             yield f"attempt {attempt} of task {task} is a stray and wanted"
+
+
+def held_in_full(world: World, run: Run) -> Need:
+    """What it holds, and what it lends while it is suspended."""
+    pause = world.pauses.get(run.task)
+    return run.need if pause is None else (*run.need, *pause.lent)
+
+
+def _pauses(world: World) -> Iterator[str]:
+    for task, pause in world.pauses.items():
+        run = world.runs.get(task)
+        if run is None or run.attempt != pause.attempt:
+            yield f"attempt {pause.attempt} of task {task} was suspended and does not run"
+        if pause.before_ms < 0 or (pause.stopped and pause.left_ms < 1) or (pause.lent and not pause.stopped):
+            yield f"task {task} was suspended as {pause}"
+    stopped = {task for task, pause in world.pauses.items() if pause.stopped}
+    listed = [task for pool in world.pools.values() for task in pool.suspended]
+    if sorted(listed) != sorted(stopped):
+        yield f"suspended are {sorted(stopped)}, the pools list {sorted(listed)}"
 
 
 def _arrays(world: World) -> Iterator[str]:
@@ -376,9 +397,9 @@ def _startable(world: World, job: Job) -> bool:
 
 def _counting(world: World, pool: Pool, runs: list[Run]) -> Iterator[str]:
     shapes = [lane.shape for lane in pool.lanes.values()]
-    shapes += [world.jobs[job_of(run.task)].spec.shape for run in runs]
+    shapes += [world.jobs[job_of(run.task)].spec.shape for run in runs if run.task not in pool.suspended]
     kinds = Counter(world.need_of(shape.chunk) for shape in shapes if shape.stack and not shape.where)
-    odd = sum(not shape.stack or bool(shape.where) for shape in shapes)
+    odd = sum(not shape.stack or bool(shape.where) for shape in shapes) + len(pool.suspended)
     if pool.kinds != kinds or pool.odd != odd:
         yield f"{pool.kinds} and {pool.odd} odd ones are counted, {dict(kinds)} and {odd} there are"
     unit = next(iter(kinds)) if len(kinds) == 1 and not odd else None
@@ -398,7 +419,13 @@ def _counting(world: World, pool: Pool, runs: list[Run]) -> Iterator[str]:
 
 
 def _changes(world: World, pool: Pool) -> Iterator[str]:
-    changes = pool.changed or pool.fresh or pool.grown or pool.freed is None or (pool.freed and pool.lanes)
+    changes = (
+        pool.changed
+        or pool.fresh
+        or pool.grown
+        or pool.freed is None
+        or (pool.freed and (pool.lanes or pool.suspended))
+    )
     if changes and pool.name not in world.stirred:
         yield "it has changes that no cycle will look at"
     for serial, lane in pool.fresh.items():

@@ -38,8 +38,8 @@ class Notes:
 
 RECORD_KINDS = (
     "accounts", "arrays", "dependents", "environments", "excesses", "failed_on", "gauges", "halting", "jobs", "keys",
-    "last_runs", "marks", "nodes", "notices", "outcomes", "parked", "promises", "runs", "saves", "strays", "suspects",
-    "tries",
+    "last_runs", "marks", "nodes", "notices", "outcomes", "parked", "pauses", "promises", "runs", "saves", "strays",
+    "suspects", "told", "tries",
 )  # fmt: skip
 
 
@@ -62,11 +62,13 @@ class Digest:
     notices: Notes
     outcomes: Notes
     parked: Notes
+    pauses: Notes
     promises: Notes
     runs: Notes
     saves: Notes
     strays: Notes
     suspects: Notes
+    told: Notes
     tries: Notes
 
     def __init__(self) -> None:

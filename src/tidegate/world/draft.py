@@ -96,6 +96,22 @@ class CountedDraft:
         self.first = (start, start + duration, units)
         return start
 
+    def put_off(self, start: int, until: int, duration: int, units: int) -> bool:
+        """A promise takes its chunks from `until` on instead, if there are as many then."""
+        if self.first is None or self.times:
+            self.lay_out()
+            self.take(start, start + duration, -units)
+            if self.keep(until, until + duration, units):
+                return True
+            self.take(start, start + duration, units)
+            return False
+        ends = self.pool.end_times
+        between = ends[bisect_right(ends, start) : bisect_right(ends, until)]
+        self.extra += sum(map(self.pool.units_at.__getitem__, between))
+        self.extra += sum(taken for end, taken in self.taken if start < end <= until)
+        self.shadow, self.first = until, (until, until + duration, units)
+        return True
+
     def lay_out(self) -> None:
         """Makes the steps, if there are none yet."""
         if self.times:

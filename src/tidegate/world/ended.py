@@ -88,12 +88,11 @@ def satisfied(after: After, outcome: Outcome) -> bool:
             assert_never(after.kind)
 
 
-def remember_run(world: World, user: str, at: int, run: Run) -> None:
+def remember_run(world: World, user: str, at: int, run: Run, stopped_ms: int) -> None:
+    ran_ms = at - run.start_ms - stopped_ms
     known = world.last_runs
     last = known.get(user)
-    known[user] = (
-        NO_RUNS.ending(at, run.seq, at - run.start_ms) if last is None else last.ending(at, run.seq, at - run.start_ms)
-    )
+    known[user] = (NO_RUNS if last is None else last).ending(at, run.seq, ran_ms)
     world.digest.last_runs.touched.add(user)
     if len(known) >= 2 * USERS_KEPT:
         _forget(known, world.digest.last_runs, USERS_KEPT)

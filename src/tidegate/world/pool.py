@@ -27,7 +27,8 @@ class Pool:
     __slots__ = (
         "buffer", "capacity", "cells", "changed", "closed", "end_times", "fitting", "free_units", "freed", "fresh",
         "grown", "kinds", "lane_serial", "lanes", "masks", "name", "names", "nodes", "odd", "open_rows", "owned_ends",
-        "promised", "row_of", "runs_at", "strained", "total", "tried", "unbooked", "unit", "units_at", "units_free",
+        "promised", "row_of", "runs_at", "strained", "suspended", "total", "tried", "unbooked", "unit", "units_at",
+        "units_free",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -37,6 +38,7 @@ class Pool:
         self.masks: dict[Labels, Mask] = {}  # rows whose labels match, as far as asked
         self.fitting: set[Shape] = set()  # shapes known to fit in the empty pool
         self.promised: dict[int, None] = {}  # tasks of this pool that hold a promise
+        self.suspended: dict[int, None] = {}  # tasks that are stopped on its nodes
         self.row_of: dict[str, int] = {}
         self.buffer: Columns = np.zeros((0, 0), np.int64)
         self.total: Columns = np.zeros((0, 0), np.int64)
@@ -71,6 +73,7 @@ class Pool:
         twin.masks = self.masks.copy()
         twin.fitting = self.fitting
         twin.promised = self.promised.copy()
+        twin.suspended = self.suspended.copy()
         twin.row_of = self.row_of.copy()
         twin.total = self.total  # replaced, never written in place
         twin.capacity = self.capacity

@@ -82,6 +82,21 @@ class HaltAsked(Value, frozen=True, gc=False):
     room_for: int = 0  # the task it makes room for
 
 
+class Pause(Value, frozen=True, gc=False):
+    """A live attempt that was suspended: it is now, or for how long it was."""
+
+    attempt: int
+    seq: int  # as in HaltAsked
+    stopped: bool  # it is suspended now
+    at: int  # since when that is so
+    before_ms: int  # how long it was suspended before
+    left_ms: int  # how long planning assumed it to run on when it was stopped
+    lent: Need  # of each chunk, while it is stopped
+    held: bool = False  # somebody has to let it go on
+    room_for: int = 0  # the task it made room for
+    by: str = ""
+
+
 class Save(Value, frozen=True, gc=False):
     """How far a running attempt that can save itself has been asked to, and has."""
 

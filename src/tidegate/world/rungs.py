@@ -26,11 +26,14 @@ def goes_by_standing(policy: PolicySpec) -> bool:
 
 
 def sinks(policy: PolicySpec, spec: JobSpec) -> bool:
-    """By feedback go those who can be interrupted: nobody who cannot is pushed aside for what he has used."""
+    """By feedback go those who can be interrupted: nobody who cannot is pushed aside for what he has used.
+
+    One that is suspended gives back its cpus alone and waits where it is: no place in a line is found for it.
+    """
     if policy.order.by is not OrderBy.FEEDBACK:
         return False
     known = policy.classes.get(spec.klass)
-    if known is None or known.preempt is Preempt.NEVER:
+    if known is None or known.preempt in (Preempt.NEVER, Preempt.SUSPEND):
         return False
     return known.preempt not in SAVE_FIRST or spec.checkpoint is not None
 

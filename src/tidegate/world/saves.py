@@ -63,6 +63,14 @@ def ask_no_more(world: World, task: int) -> None:
         _keep(world, task, replace(save, next_ms=0, is_open=False))
 
 
+def ask_again(world: World, job: Job, task: int, now: int) -> None:
+    """It was suspended and goes on: what was asked before is answered by now, or never."""
+    save = world.saves.get(task)
+    if save is not None:
+        every = ask_every(world.policy, job)
+        _keep(world, task, replace(save, next_ms=now + every if every else 0))
+
+
 def kept(world: World, event: ev.CheckpointKept) -> None:
     save = world.saves[event.task]
     is_open = save.is_open and event.number != save.number

@@ -25,6 +25,7 @@ from tidegate.world.records import (
     LastRuns,
     Notice,
     Parked,
+    Pause,
     Run,
     Save,
     Suspect,
@@ -68,6 +69,8 @@ class _Image(msgspec.Struct, kw_only=True):
     accounts: dict[str, Account] = {}
     asks: list[tuple[int, int]] = []
     looks: dict[str, int] = {}
+    pauses: dict[int, Pause] = {}
+    told: dict[int, int] = {}
     saves: dict[int, Save] = {}
     arrays: dict[int, ArrayState]
     columns: dict[str, int]
@@ -134,6 +137,9 @@ def load(octets: bytes) -> World:
             enter_lane(world, job)
     for task in world.promises:
         world.pools[world.jobs[task >> ARRAY_BITS].pool].promised[task] = None
+    for task, pause in world.pauses.items():
+        if pause.stopped:
+            world.pools[world.runs[task].pool].suspended[task] = None
     for name, pool_image in image.pools.items():
         _settle(world.pools[name], pool_image)
     world.stirred = {name: world.pools[name] for name in image.stirred}

@@ -4,11 +4,13 @@ from bisect import insort
 from collections import deque
 
 from tidegate.model.base import ARRAY_BITS, FOREVER_MS, index_of
+from tidegate.model.events import Promise
 from tidegate.model.jobs import Job
 from tidegate.model.nodes import NodeState
 from tidegate.world import arrays
 from tidegate.world.accounts import charge
 from tidegate.world.lanes import Lane, LaneKey
+from tidegate.world.pauses import pause_over
 from tidegate.world.pool import Pool
 from tidegate.world.records import ArrayState, Parked, Run
 from tidegate.world.world import World
@@ -150,10 +152,32 @@ def set_array(world: World, job: Job, state: ArrayState) -> None:
 # -- promises and runs -------------------------------------------------------------------------------------
 
 
+def may_slip_from(world: World, task: int, start: int) -> tuple[int, int]:
+    """The start that a promise to start then may slip from because others go ahead, and by how much.
+
+    It is the best that was promised; where it became later for another reason by more than that, what it became.
+    """
+    allowed = world.jobs[task >> ARRAY_BITS].estimate_ms * world.policy.backfill.slip_percent // 100
+    told = world.told.get(task, start)
+    return (start if start > told + allowed else min(told, start)), allowed
+
+
+def promise_made(world: World, promise: Promise) -> None:
+    task = promise.task
+    if world.policy.backfill.slip_percent:
+        world.told[task] = may_slip_from(world, task, promise.start_by)[0]
+        world.digest.told.touched.add(task)
+    world.promises[task] = promise
+    world.digest.promises.touched.add(task)
+    world.pools[world.jobs[task >> ARRAY_BITS].pool].promised[task] = None
+
+
 def promise_over(world: World, pool: Pool, task: int) -> None:
     if task in pool.promised:
         del pool.promised[task], world.promises[task]
         world.digest.promises.gone(task)
+        if world.told and world.told.pop(task, None) is not None:
+            world.digest.told.gone(task)
 
 
 def end_promises(world: World, job: Job) -> None:
@@ -169,13 +193,15 @@ def vacate(world: World, run: Run, at: int) -> None:
         spec = world.jobs[run.task >> ARRAY_BITS].spec
         charge(world, spec.queue, spec.user, run.need, -sum(run.counts), at)
         for other in world.pools.values():  # a limit of its queues may have kept somebody waiting anywhere
-            if other.lanes:
+            if other.lanes or other.suspended:
                 world.stirred[other.name] = other
     if pool.closed:
         for row in run.rows:
             if pool.nodes[row].state is NodeState.DRAINING:
                 world.emptying[pool.names[row]] = None
-    if pool.lanes:  # where nothing waits the room is looked at when something comes
+    if world.pauses:
+        pause_over(world, run)
+    if pool.lanes or pool.suspended:  # where nothing waits the room is looked at when something comes
         world.stirred[pool.name] = pool
     world.launching.pop(run.task, None)
     world.digest.runs.gone(run.task)

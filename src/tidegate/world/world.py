@@ -18,6 +18,7 @@ from tidegate.world.records import (
     Need,
     Notice,
     Parked,
+    Pause,
     Run,
     Save,
     Suspect,
@@ -57,8 +58,10 @@ class World:
         self.arrays: dict[int, ArrayState] = {}
         self.tries: dict[int, Tries] = {}  # by task
         self.promises: dict[int, Promise] = {}
+        self.told: dict[int, int] = {}  # by task: the start that its promise may slip from, where it may
         self.halting: dict[int, HaltAsked] = {}
         self.saves: dict[int, Save] = {}  # by task: attempts that are asked to save themselves now and then
+        self.pauses: dict[int, Pause] = {}  # by task: attempts that are suspended, or were
         self.interrupted: tuple[tuple[int, str], ...] = ()  # (when, user): who made room lately, a minute at least
         self.writes_until = 0  # when what was asked to be saved so far should have been written
         self.strays: dict[tuple[int, int], int] = {}  # (task, attempt) -> event number

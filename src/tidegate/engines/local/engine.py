@@ -33,7 +33,9 @@ from tidegate.model.engine import (
     Notified,
     Notify,
     Report,
+    Resume,
     Saved,
+    Suspend,
 )
 from tidegate.model.jobs import CPUS, GPUS, MEMORY, Job, Outcome, Pairs, Used, Work
 from tidegate.model.nodes import Node
@@ -114,6 +116,10 @@ class LocalEngine:
                         grace_ms=directive.grace_ms,
                         save=directive.save,
                     )
+                case Suspend():
+                    self._say("suspend", task=directive.task, attempt=directive.attempt)
+                case Resume():
+                    self._say("resume", task=directive.task, attempt=directive.attempt)
                 case Ask():
                     self._say("ask", task=directive.task, attempt=directive.attempt, number=directive.number)
                 case Notify():

@@ -13,7 +13,7 @@ from tidegate.engines.local.signals import say_end, send_to
 from tidegate.engines.local.spawn import BadOrderError, Entries
 from tidegate.engines.local.starts import KILL, Process, Say, Starts
 
-TERM, CONT = 15, 18
+TERM, CONT, STOP = 15, 18, 19
 LAUNCHED_HELD_MS = 20
 """A start is told only after this: of a job that is over by then its end says everything."""
 LEAVING_CHECK_MS = 20
@@ -122,6 +122,16 @@ class Jobs:
         elif run is not None:
             run.ask(str(message["outcome"]), int(message.get("grace_ms", 0)), now, save=bool(message.get("save")))
 
+    def suspend(self, message: Message, now: int) -> None:
+        run = self.live.get((int(message["task"]), int(message["attempt"])))
+        if run is not None:
+            run.suspend(now)
+
+    def resume(self, message: Message, now: int) -> None:
+        run = self.live.get((int(message["task"]), int(message["attempt"])))
+        if run is not None:
+            run.resume(now)
+
     def ask(self, message: Message, now: int) -> None:
         """To save itself, and run on."""
         run = self.live.get((int(message["task"]), int(message["attempt"])))
@@ -226,7 +236,7 @@ class Run(Process):
 
     __slots__ = (
         "end", "entries", "gpus", "grace_ms", "jobs", "key", "kill_at", "leaving_since", "limit_ms", "ordered",
-        "outcome", "place", "saves_first", "saving", "stuck", "told", "told_as", "warn",
+        "outcome", "place", "saves_first", "saving", "stopped_at", "stopped_ms", "stuck", "told", "told_as", "warn",
     )  # fmt: skip
 
     def __init__(self, jobs: Jobs, key: Key, message: Message, now: int) -> None:
@@ -246,6 +256,8 @@ class Run(Process):
         self.saves_first = False  # before it is told to end
         self.told = False  # to end
         self.saving: Saving | None = None
+        self.stopped_at: int | None = None
+        self.stopped_ms = 0  # before that
         self.end = End(*key, COMPLETED)
         self.leaving_since: int | None = None
         self.stuck = False
@@ -254,11 +266,11 @@ class Run(Process):
 
     def started(self, now: int) -> None:
         if self.limit_ms:
-            self.jobs.poll.at(self.ordered + self.limit_ms, self._limit, self)
-            if self.warn is not None:
-                self.jobs.poll.at(max(now, self.ordered + self.limit_ms - self.warn[1]), self._warn, self)
+            self._watch_limit()
         if self.saving is not None:
             self.saving.started(self.pid, now)
+        if self.stopped_at is not None:
+            self._stop()
         self.tell_launched(now)
         if self.kill_at is not None:
             self._begin_to_end(now)
@@ -276,13 +288,57 @@ class Run(Process):
     def claimant(self) -> int:
         return self.jobs.records.claimant(self.key)
 
+    # -- being suspended ---------------------------------------------------------------------------------
+
+    def suspend(self, now: int) -> None:
+        """Stopped where it is, with all that it holds. What is being ended goes on to its end."""
+        if self.stopped_at is None and self.kill_at is None and self.leaving_since is None:
+            self.stopped_at = now
+            if self.pid:
+                self._stop()
+
+    def _stop(self) -> None:
+        """Stopping is quicker than forking, so a few rounds outrun one that multiplies."""
+        stopped: set[int] = set()
+        for _ in range(ROUNDS_MAX):
+            fresh = set(self.processes()) - stopped
+            if not fresh:
+                return
+            stopped |= fresh
+            trees.send(fresh, STOP)
+
+    def resume(self, now: int) -> None:
+        if self.stopped_at is None:
+            return
+        stopped_ms, self.stopped_at = now - self.stopped_at, None
+        self.stopped_ms += stopped_ms
+        if self.saving is not None:
+            self.saving.stood_still(stopped_ms)
+        if self.pid:
+            if self.limit_ms:
+                self._watch_limit()
+            trees.send(self.processes(), CONT)
+
     # -- being ended -------------------------------------------------------------------------------------
 
-    def _warn(self, _now: int) -> None:
-        if self.warn is not None and self.leaving_since is None:
-            send_to(self.warn[2], self.pid, self.processes, self.warn[0])
+    def _limit_at(self) -> int:
+        return self.ordered + self.limit_ms + self.stopped_ms
+
+    def _watch_limit(self) -> None:
+        self.jobs.poll.at(self._limit_at(), self._limit, self)
+        if self.warn is not None:
+            self.jobs.poll.at(max(self.ordered, self._limit_at() - self.warn[1]), self._warn, self)
+
+    def _warn(self, now: int) -> None:
+        if self.warn is None or self.stopped_at is not None or now < self._limit_at() - self.warn[1]:
+            return  # told already, or suspended since this was set
+        (number, _, to), self.warn = self.warn, None
+        if self.leaving_since is None:
+            send_to(to, self.pid, self.processes, number)
 
     def _limit(self, now: int) -> None:
+        if self.stopped_at is not None or now < self._limit_at():
+            return  # it was suspended since this was set, and another one is set when it goes on
         self.ask(TIMED_OUT, self.grace_ms, now, save=True)
 
     def ask(self, outcome: str, grace_ms: int, now: int, *, save: bool = False) -> None:
@@ -290,6 +346,7 @@ class Run(Process):
 
         With `save` it is asked to save itself before, where it can.
         """
+        self.resume(now)
         first = self.kill_at is None
         self.outcome = self.outcome or outcome
         if self.kill_at is None or now + grace_ms < self.kill_at:

@@ -75,6 +75,8 @@ class Keeper:
         self.does: dict[str, Callable[[Message, int], None]] = {
             "launch": self.jobs.launch,
             "halt": self.jobs.halt,
+            "suspend": self.jobs.suspend,
+            "resume": self.jobs.resume,
             "ask": self.jobs.ask,
             "signal": lambda message, _now: self.jobs.signal(message),
             "forget": lambda message, _now: self.jobs.forget(message),

@@ -68,6 +68,12 @@ class Saving:
     def started(self, pid: int, now: int) -> None:
         self.pid, self.began = pid, now
 
+    def stood_still(self, ms: int) -> None:
+        """It was suspended for so long, which is no work done."""
+        if self.began:
+            self.began += ms
+            self.asked_at += ms
+
     # -- asking ------------------------------------------------------------------------------------------
 
     def ask(self, number: int, now: int) -> None:

@@ -23,6 +23,7 @@ def workload_from_events(
     jobs: dict[int, Job] = {}
     nodes: dict[str, Node] = {node.name: node for node in known_nodes}
     started: dict[int, int] = {}
+    stopped: dict[int, int] = {}  # suspended, since when
     ran: dict[int, int] = {}  # by job; of an array the longest of its tasks
     problems = Problems(options.shown_max)
     for event in events:
@@ -34,8 +35,13 @@ def workload_from_events(
                 nodes.setdefault(event.node.name, event.node)
             case ev.JobStarted():
                 started[event.task] = event.at
+            case ev.JobSuspended():
+                stopped[event.task] = event.at
+            case ev.JobResumed() if event.task in started and event.task in stopped:
+                started[event.task] += event.at - stopped.pop(event.task)  # as if it had started so much later
             case ev.JobEnded() if event.task in started and event.outcome is not Outcome.CANCELLED:
-                job, run_ms = event.task >> ARRAY_BITS, event.at - started.pop(event.task)
+                until = stopped.pop(event.task, event.at)
+                job, run_ms = event.task >> ARRAY_BITS, until - started.pop(event.task)
                 if job in jobs:
                     ran[job] = max(ran.get(job, 0), run_ms)
             case _:
