@@ -42,8 +42,6 @@ GATHER_S = 0.1
 KINDS = {"jobs": "{job}", "nodes": "{node}", "queues": "{queue}", "slurm": "{command}"}
 """What the third part of a path names.
 """
-Dialect = Callable[[Request, str], None]
-"""Answers the commands of another scheduler, by their names."""
 
 encode = msgspec.json.encode
 
@@ -86,7 +84,7 @@ class Service:
         self.promised = PromisesKept(world)
         self.waits = Waits()
         self.streams = Streams()
-        self.dialect: Dialect | None = None
+        self.dialect: Callable[[Request, str], None] | None = None  # answers another scheduler's commands
         self.routes: dict[tuple[str, str], tuple[Route, Any, Any]] = {}
         for route in ROUTES:
             decoder = msgspec.json.Decoder(route.body) if route.body is not None else None
