@@ -300,6 +300,18 @@ def test_an_allocation(cluster: Cluster) -> None:
     assert cluster.run(f"sacct -X -n -P -o State -j {job[1]}").out == "COMPLETED\n"
 
 
+def test_a_step_outlives_the_server(cluster: Cluster) -> None:
+    child = subprocess.Popen(["srun", "bash", "-c", "echo ready; read line; echo got $line"], cwd=cluster.folder,
+                             env=cluster.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # fmt: skip
+    assert child.stdin is not None
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    cluster.server.kill()
+    cluster.server.start()
+    said, _ = child.communicate("it\n", 60)
+    assert (said, child.returncode) == ("got it\n", 0)
+
+
 # -- installing ----------------------------------------------------------------------------------------------
 
 

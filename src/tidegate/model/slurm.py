@@ -25,6 +25,7 @@ class Slurm(Value, frozen=True, gc=False, omit_defaults=True):
     tasks_per_node: int = 0
     node_memory_mib: int = 0
     cpu_memory_mib: int = 0
+    gpus: int = 0  # in all
     gres: str = ""
     account: str = ""
     qos: str = ""

@@ -114,7 +114,8 @@ class Asking:
         return Slurm(
             kind=self.kind, tasks=self.tasks(), nodes=wish.nodes, cpus_per_task=wish.cpus_per_task,
             tasks_per_node=wish.tasks_per_node, node_memory_mib=self.asked_mib,
-            cpu_memory_mib=max(0, wish.cpu_memory_mib), gres=gres_text(wish), account=wish.text("account"),
+            cpu_memory_mib=max(0, wish.cpu_memory_mib), gpus=wish.gpus, gres=gres_text(wish),
+            account=wish.text("account"),
             qos=wish.text("qos"), comment=wish.text("comment"), wckey=wish.text("wckey"),
             features=wish.text("constraint"), dependency=wish.text("dependency"), command=path,
             line=" ".join([self.call.name, *self.call.words]), host=self.call.host, export=wish.text("export"),

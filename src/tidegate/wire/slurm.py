@@ -188,6 +188,8 @@ def asked(said: Slurm) -> dict[str, str]:
         given["SLURM_MEM_PER_NODE"] = str(said.node_memory_mib)
     if said.cpu_memory_mib:
         given["SLURM_MEM_PER_CPU"] = str(said.cpu_memory_mib)
+    if said.gpus:
+        given["SLURM_GPUS"] = str(said.gpus)
     if said.dependency:
         given["SLURM_JOB_DEPENDENCY"] = said.dependency
     if said.reservation:

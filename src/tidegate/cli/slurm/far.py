@@ -19,7 +19,7 @@ import tty
 from contextlib import suppress
 from typing import Any
 
-from tidegate.cli.client import Client
+from tidegate.cli.client import Client, GoneError
 from tidegate.cli.failure import FailureError
 from tidegate.cli.slurm.client import StopError, Talk, put, split
 from tidegate.cli.slurm.steps import PIECE, read_some, tell
@@ -64,13 +64,17 @@ class Meeting:
 
     def watch(self) -> None:
         """Asks to be told when the job is over."""
-        self.watching = self.watching or self.talk.server.beside().client
-        self.watching.send("POST", "/v1/slurm/-state", self.talk.body([str(self.job)]))
+        watching = self.watching = self.watching or self.talk.server.beside().client
+        body = self.talk.body([str(self.job)])
+        self.talk.server.patiently(lambda: watching.send("POST", "/v1/slurm/-state", body), again=True)
 
     def over(self) -> "dict[str, Any] | None":
         """How the job ended, if it has; asks again if not."""
         assert self.watching is not None, "it was asked"
-        then = split(self.talk.server.check(self.watching.answer()).read())[3]
+        try:
+            then = split(self.talk.server.check(self.watching.answer()).read())[3]
+        except GoneError:  # the server restarts: what runs, runs on
+            then = None
         if then is not None and then["do"] == "over":
             return then  # type: ignore[no-any-return]
         self.watch()
