@@ -1,6 +1,7 @@
 """Steps: what `srun` ran in an allocation. Not scheduling, so not in the journal: a small database of their own."""
 
 import sqlite3
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ CREATE INDEX IF NOT EXISTS by_job ON steps (job);
 """
 FIELDS = "job, task, attempt, number, name, tasks, cpus, nodes, start_ms, end_ms, code, signal, cpu_ms, peak_kib"
 JOBS_ASKED_MAX = 500
+KEPT_S = 400 * 86_400
+"""Older ones go when a server starts."""
 
 
 @dataclass(slots=True)
@@ -41,6 +44,7 @@ class Steps:
         self.file = file
         self.db = opened(file)
         self.db.executescript(SCHEMA)
+        self.db.execute("DELETE FROM steps WHERE start_ms < ?", ((time.time() - KEPT_S) * 1000,))
 
     def begin(self, step: Step) -> Step:
         """Numbered as the next of its attempt."""
