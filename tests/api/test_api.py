@@ -14,6 +14,7 @@ from tests.api.schema import mistakes
 from tests.kit.live import Client, LiveServer, RefusedError, until
 from tidegate.api.follow import SUBSCRIBERS_MAX
 from tidegate.wire import api
+from tidegate.wire.bodies import Body
 from tidegate.wire.sockets import reach
 
 HOUR_MS = 3_600_000
@@ -78,7 +79,8 @@ def test_answers_are_what_the_document_says(client: Client) -> None:
     client.wait(done)
     bodies = {"submit": {"command": ["true"], "expected_ms": 1}, "submit_many": {"jobs": [{"command": []}]},
               "policy_diff": {"name": "easy"}, "set_policy": policy,
-              "approve": {"until_ms": int(time.time() * 1000) + HOUR_MS, "cpus": 1}}  # fmt: skip
+              "approve": {"until_ms": int(time.time() * 1000) + HOUR_MS, "cpus": 1},
+              "reserve": {"name": "mine", "lasts_ms": HOUR_MS, "cpus": 1}}  # fmt: skip
     queries = {"wait": f"?job={done},{job}_1", "jobs": "?all=1"}
     called = set()
     for path, methods in document["paths"].items():
@@ -88,7 +90,7 @@ def test_answers_are_what_the_document_says(client: Client) -> None:
             if content is None or name in NOT_ASKED:  # nothing here says that it runs, so nobody is asked
                 continue
             known = other if name == "cancel" else job
-            where = path.format(job=known, node="node3", queue="default") + queries.get(name, "")
+            where = path.format(job=known, node="node3", queue="default", reservation="mine") + queries.get(name, "")
             answer = client.ask(method.upper(), where, None if method == "get" else bodies.get(name, {}))
             assert mistakes(answer, content["application/json"]["schema"], document) == [], name
             called.add(name)
@@ -103,7 +105,7 @@ def test_answers_are_what_the_document_says(client: Client) -> None:
 
 def test_every_field_of_an_answer_is_always_there(client: Client) -> None:
     job = client.submit("true", cpus=1, expected_ms=1)
-    bodies: dict[str, type[api.Body]] = {
+    bodies: dict[str, type[Body]] = {
         "/v1/jobs": api.JobsBody, f"/v1/jobs/{job}": api.JobBody, "/v1/nodes": api.NodesBody,
         "/v1/status": api.StatusBody, f"/v1/wait?job={job}": api.WaitBody,
     }  # fmt: skip

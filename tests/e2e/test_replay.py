@@ -17,7 +17,7 @@ from tidegate.world.check import check
 FIELDS = {
     "policy", "jobs", "makespan_s", "wait_mean_s", "wait_p50_s", "wait_p95_s", "wait_max_s", "completion_mean_s",
     "bsld_mean", "bsld_max", "utilization", "backfilled", "preemptions", "digest", "wall_s", "jobs_per_s",
-    "peak_rss_mb",
+    "peak_rss_mb", "wait_mean_largest_s",
 }  # fmt: skip
 JOBS, PROCS = 400, 64
 

@@ -6,7 +6,7 @@ from typing import Any
 from tidegate.world.pool import Pool
 from tidegate.world.world import World
 
-NOT_STATE = {"digest", "has_queues", "paths", "token"}
+NOT_STATE = {"digest", "has_kept", "has_queues", "paths", "shapes", "token"}
 NOT_POOL_STATE = {"buffer", "cells", "masks", "fitting", "owned_ends", "unbooked"}
 
 
@@ -46,6 +46,7 @@ def without_traces(state: dict[str, Any]) -> dict[str, Any]:
 def _settled(pool: dict[str, Any]) -> dict[str, Any]:
     told = {name: value for name, value in pool.items() if name not in {"changed", "fresh", "lane_serial"}}
     told["lanes"] = {key: jobs for key, _, jobs in pool["lanes"]}
+    told["lanes_of"] = {user: dict(keys) for user, keys in pool["lanes_of"]}
     told["kinds"] = dict(pool["kinds"])
     told["tried"] = dict(pool["tried"])
     if pool["unit"] is None:

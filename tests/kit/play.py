@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from tests.kit.choose import Chooser, one_in
 from tests.kit.faulty_engine import CALM, STORM
-from tests.kit.scenario import QUEUES, conditions_of, policy_of, spec_of
+from tests.kit.scenario import QUEUES, conditions_of, policy_of, shape_of, spec_of
 from tests.kit.sim import Sim
 from tidegate.core.blame import TRIED_AFTER_MS
 from tidegate.model.commands import (
@@ -14,9 +14,11 @@ from tidegate.model.commands import (
     Change,
     ChangePolicy,
     Command,
+    EndReservation,
     Hold,
     Release,
     Requeue,
+    Reserve,
     Resume,
     RevokeExcess,
     SetNode,
@@ -24,7 +26,9 @@ from tidegate.model.commands import (
     Submit,
     Suspend,
 )
+from tidegate.model.jobs import Shape
 from tidegate.model.nodes import NodeState
+from tidegate.model.reservations import ReservationSpec
 
 
 def submit(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
@@ -33,6 +37,8 @@ def submit(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
     commands = []
     for _ in range(chooser.integer(1, 3)):
         spec = spec_of(chooser, pools, even=even)
+        if sim.world.reservations and one_in(chooser, 2):
+            spec = replace(spec, reservation=chooser.pick(sorted(sim.world.reservations)), pool="")
         if one_in(chooser, 2):
             spec = replace(spec, **conditions_of(chooser, jobs, sim.now))
         key = chooser.pick(("", "", "", "k1", "k2"))
@@ -90,6 +96,29 @@ def exceed(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
     sim.send(RevokeExcess(queue, "drawn") if one_in(chooser, 4) else approve)
 
 
+def reserve(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
+    """Named nodes, whole nodes or chunks; soon or at once; for somebody, or for nobody."""
+    name = chooser.pick(("r1", "r2", "r3"))
+    if one_in(chooser, 4):
+        sim.send(EndReservation(name, "drawn"))
+        return
+    pools = sorted({node.pool for node in sim.nodes.values()})
+    pool, start = chooser.pick(pools), chooser.pick((0, sim.now + chooser.integer(1, 60)))
+    nodes: tuple[str, ...] = ()
+    shape: Shape | None = replace(shape_of(chooser, even=even), count=chooser.integer(1, 3))
+    if one_in(chooser, 3):
+        nodes, shape = (chooser.pick(sorted(node.name for node in sim.nodes.values() if node.pool == pool)),), None
+    elif one_in(chooser, 3):
+        shape = Shape((), chooser.integer(1, 2))
+    spec = ReservationSpec(
+        name, max(start, sim.now) + chooser.integer(1, 80), start, pool, nodes, shape,
+        chooser.pick(((), ("u",), ("u", "v"))), chooser.pick(((), ("default", "a"))), chooser.pick("uvw"),
+    )  # fmt: skip
+    force = one_in(chooser, 5)
+    sim.forced |= force
+    sim.send(Reserve(spec, operator=force or not one_in(chooser, 3), force=force))
+
+
 def break_a_node(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
     node = sim.nodes[chooser.pick(sorted(sim.nodes))]
     sim.engine.lose_node(node, sim.now, truly=not one_in(chooser, 3))
@@ -133,7 +162,8 @@ def restart_from_snapshot(sim: Sim, chooser: Chooser, *, even: bool = False) -> 
 
 
 STEPS = (submit, submit, submit, wait, wait, wait, command_a_job, command_a_job, command_a_node, change_a_node,
-         change_policy, exceed, break_a_node, mend_the_nodes, weather, restart, wait_long, spoil_a_node)  # fmt: skip
+         change_policy, exceed, reserve, reserve, break_a_node, mend_the_nodes, weather, restart, wait_long,
+         spoil_a_node)  # fmt: skip
 STEPS_OF_BLAME = (submit, submit, submit, submit, wait, wait, wait, wait, command_a_job, spoil_a_node, spoil_a_node,
                   wait_long, wait_long, restart, weather, mend_the_nodes)  # fmt: skip
 """Where nobody but the kernel itself touches the nodes."""

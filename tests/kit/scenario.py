@@ -1,6 +1,7 @@
 """Random clusters, policies and jobs: small, and full of ties and special cases."""
 
 from collections.abc import Sequence
+from itertools import product
 
 from msgspec.structs import replace
 
@@ -37,12 +38,14 @@ from tidegate.model.policy import (
     FitBy,
     InTide,
     JobClass,
+    Kept,
     Order,
     OrderBy,
     PolicySpec,
     Preempt,
     Preemption,
     Queue,
+    Reservations,
     Share,
     Tide,
     Tides,
@@ -51,7 +54,9 @@ from tidegate.model.policy import (
 
 CPU = 1000
 DEPTHS = (0, 1, 2, DEPTH_ALL)
-ORDERS = (OrderBy.FCFS, OrderBy.SHORTEST, OrderBy.SMALLEST_AREA, OrderBy.EXPANSION, OrderBy.PRIORITY)
+ORDERS = tuple(by for by in OrderBy if by not in BY_STANDING)
+CANDIDATES = tuple(product(CandidateOrder, (0, 0, 12, 60)))
+"""In which order, and from when on a promise is firm."""
 LIMITS = (10, 20, 20, 30, 50, 100)
 AFTER = tuple(AfterKind)
 
@@ -74,8 +79,8 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
         cycle = Cycle(starts_max=chooser.integer(1, 3))
     policy = PolicySpec(
         "drawn",
-        Order(chooser.pick(ORDERS), chooser.pick((0, 0, 15, 60))),
-        Backfill(chooser.pick(DEPTHS), chooser.pick(tuple(CandidateOrder))),
+        order_by(chooser.pick(ORDERS), chooser),
+        backfill_of(chooser),
         Fit(chooser.pick(tuple(FitBy))),
         Estimate(chooser.pick(tuple(EstimateFrom)), raise_steps_ms=(7, 20)),
         {
@@ -89,10 +94,23 @@ def policy_of(chooser: Chooser, *, cut: bool = True) -> PolicySpec:
             chooser.pick((0, 12)), chooser.pick((0, 256)), answer_max_ms=30, at_once_max=chooser.pick((0, 1, 2))
         ),
         cycle,
+        reservations=Reservations(chooser.pick((0, 0, 12)), chooser.pick(((), (Bound("cpus", CPU),))), 40, 30),
+        kept=kept_of(chooser) if one_in(chooser, 5) else {},
         tide=tide_of(chooser) if one_in(chooser, 3) else None,
     )
-    policy = replace(policy, backfill=replace(policy.backfill, slip_percent=chooser.pick((0, 0, 10, 60))))
     return with_feedback(chooser, policy)
+
+
+def order_by(by: OrderBy, chooser: Chooser) -> Order:
+    return Order(
+        by, chooser.pick((0, 0, 15, 60)), per_doubling_ms=20, short_ms=5, scout_from=chooser.pick((0, 2, 3)), wide_ms=30
+    )
+
+
+def backfill_of(chooser: Chooser) -> Backfill:
+    order, firm_after_ms = chooser.pick(CANDIDATES)
+    slip_percent = chooser.pick((0, 0, 10, 60))
+    return Backfill(chooser.pick(DEPTHS), order, slip_percent=slip_percent, firm_after_ms=firm_after_ms)
 
 
 def with_feedback(chooser: Chooser, spec: PolicySpec) -> PolicySpec:
@@ -100,6 +118,10 @@ def with_feedback(chooser: Chooser, spec: PolicySpec) -> PolicySpec:
     if tide is not None and order.by in BY_STANDING:  # which does not come and go with the tide
         tide = replace(tide, states={state: replace(other, order=None) for state, other in tide.states.items()})
     return replace(spec, order=order, feedback=feedback_of(chooser), tide=tide)
+
+
+def kept_of(chooser: Chooser) -> dict[str, Kept]:
+    return {"some": Kept(chooser.pick((0, 1)), chooser.pick((0, 40)), classes=("urgent",))}
 
 
 def tide_of(chooser: Chooser) -> Tides:
@@ -121,8 +143,8 @@ def tide_of(chooser: Chooser) -> Tides:
 
 def in_tide_of(chooser: Chooser) -> InTide:
     return InTide(
-        chooser.pick((None, Order(chooser.pick(ORDERS), chooser.pick((0, 15))))),
-        chooser.pick((None, Backfill(chooser.pick(DEPTHS), chooser.pick(tuple(CandidateOrder))))),
+        chooser.pick((None, order_by(chooser.pick(ORDERS), chooser))),
+        chooser.pick((None, backfill_of(chooser))),
         chooser.pick((None, Fit(chooser.pick(tuple(FitBy))))),
         chooser.pick((None, preemption_of(chooser))),
     )

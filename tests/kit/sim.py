@@ -19,7 +19,17 @@ from tidegate.journals.memory import MemoryJournal
 from tidegate.loop.loop import Cadence, Loop
 from tidegate.loop.recovery import keep_snapshot, recover
 from tidegate.model.base import ARRAY_BITS, task_key
-from tidegate.model.commands import Cancel, ChangePolicy, Command, Refused, Release, Resume, RevokeExcess, SetNode
+from tidegate.model.commands import (
+    Cancel,
+    ChangePolicy,
+    Command,
+    EndReservation,
+    Refused,
+    Release,
+    Resume,
+    RevokeExcess,
+    SetNode,
+)
 from tidegate.model.events import CycleRan, Event, JobStarted, TideTurned
 from tidegate.model.jobs import CPUS, Job, Outcome
 from tidegate.model.nodes import Node, NodeState
@@ -132,6 +142,7 @@ class Sim:
         self.ledger = Ledger()
         self.booked = 0
         self.overfull = False  # a node was made smaller than what ran there
+        self.forced = False  # something was reserved over what ran or was promised there
         self.loop = self._new_loop(World())
         self.digests = self.loop.digests = {}
         self.send(ChangePolicy(policy), *(SetNode(node) for node in nodes))
@@ -252,11 +263,13 @@ class Sim:
         self.engine.return_nodes(self.now)
         self.send(*(SetNode(node) for node in self.nodes.values()))
         queues = {name: replace(queue, limit=(), user_limit=()) for name, queue in self.world.policy.queues.items()}
-        if queues != self.world.policy.queues:  # a limit may have come that is too small for what waits
-            self.send(ChangePolicy(replace(self.world.policy, queues=queues)))
+        everybody = replace(self.world.policy, queues=queues, kept={})
+        if everybody != self.world.policy:  # a limit may have come that is too small for what waits
+            self.send(ChangePolicy(everybody))
         self.send(*(Release(job) for job, parked in self.world.parked.items() if parked.held))
         self.send(*(Resume(task >> ARRAY_BITS) for task, pause in self.world.pauses.items() if pause.held))
         self.send(*(RevokeExcess(queue) for queue in self.world.excesses))
+        self.send(*(EndReservation(name) for name in self.world.reservations))
         tree = SlowTree(self.world, self.now)  # the policy and the nodes may have changed since a job came
         self.send(*(Cancel(job.id) for job in self.world.jobs.values() if not tree.may_ever_hold(job)))
         for _ in range(DRAIN_TURNS_MAX):

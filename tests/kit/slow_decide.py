@@ -4,103 +4,28 @@ No lanes, no memo, no columns, no cursors: only records are read. `core.decide` 
 that are cut are left out: where a count runs out is the kernel's own affair.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from fractions import Fraction
 
 from msgspec.structs import replace
 
-from tests.kit.slow_placer import Amounts, Chosen, chunks_on, place
+from tests.kit.slow_placer import Chosen, chunks_on
+from tests.kit.slow_room import Booking, Room
 from tests.kit.slow_tree import SlowTree, since, sinks, tried
-from tidegate.model.base import ARRAY_BITS, Value
-from tidegate.model.events import JobStarted, Placement, Promise
+from tidegate.model.base import ARRAY_BITS
+from tidegate.model.events import JobStarted, Promise
 from tidegate.model.jobs import Job
-from tidegate.model.nodes import Node, NodeState
-from tidegate.model.policy import CandidateOrder, FitBy, OrderBy, PolicySpec
+from tidegate.model.nodes import Node
+from tidegate.model.policy import CandidateOrder, OrderBy, PolicySpec
 from tidegate.policy import SHARE_BITS
 from tidegate.policy.estimate import remaining
 from tidegate.world.lanes import LaneKey
+from tidegate.world.records import Reservation
 from tidegate.world.world import World
 
 FIRST_OF_ALL = -(1 << 62)
 THEN_THESE = FIRST_OF_ALL + 1
 CPU = 1000
-
-
-class Booking(Value, frozen=True, gc=False):
-    """Chunks taken from `start` up to `end`; without rows where only their number counts."""
-
-    start: int
-    end: int
-    chosen: Chosen
-    job: Job
-
-
-class Room:
-    """What is free of a pool at any time, under everything booked so far."""
-
-    def __init__(self, world: World, pool: str, now: int) -> None:
-        self.now = now
-        self.by: FitBy = world.policy_in(pool).fit.by
-        busy = {name for run in world.runs.values() for name, _ in run.nodes}
-        self.nodes: list[Node] = [  # one that is tried takes one run at a time
-            replace(node, state=NodeState.DRAINED)
-            if node.name in busy and node.name in world.suspects and world.suspects[node.name].tried
-            else node
-            for node in world.pools[pool].nodes
-        ]
-        self.counted = world.pools[pool].counted
-        self.booked: list[Booking] = []
-        for run in world.runs.values():
-            if run.pool == pool:  # one that should have ended holds on for another instant
-                end = max(run.expected_end, now + 1)
-                self.booked.append(
-                    Booking(run.start_ms, end, (run.rows, run.counts), world.jobs[run.task >> ARRAY_BITS])
-                )
-
-    def at(self, time: int) -> list[Amounts]:
-        room = [dict(node.capacity) for node in self.nodes]
-        for booking in self.booked:
-            if booking.start <= time < booking.end:
-                for row, count in zip(*booking.chosen, strict=True):
-                    for name, amount in booking.job.spec.shape.chunk:
-                        room[row][name] = room[row].get(name, 0) - amount * count
-        return room
-
-    def find(self, job: Job, start: int) -> Chosen | None:
-        """Where the job may run for its estimate, from `start` on; chunks are all that counts later on."""
-        end = start + job.estimate_ms
-        instants = [start, *(booking.start for booking in self.booked if start < booking.start < end)]
-        if not self.counted:
-            rooms = [self.at(time) for time in instants]
-            least = [
-                {name: min(room[row].get(name, 0) for room in rooms) for name, _ in node.capacity}
-                for row, node in enumerate(self.nodes)
-            ]
-            return place(self.nodes, least, job.spec.shape, self.by)
-        if min(self._chunks_at(time, job) for time in instants) < job.spec.shape.count:
-            return None
-        return place(self.nodes, self.at(start), job.spec.shape, self.by) if start == self.now else ((), ())
-
-    def _chunks_at(self, time: int, job: Job) -> int:
-        """Bookings without rows take chunks anywhere."""
-        free = sum(chunks_on(node, room, job.spec.shape) for node, room in zip(self.nodes, self.at(time), strict=True))
-        nowhere = [b.job.spec.shape.count for b in self.booked if not b.chosen[0] and b.start <= time < b.end]
-        return free - sum(nowhere)
-
-    def earliest(self, job: Job) -> tuple[int, Chosen] | None:
-        """Room grows at ends only."""
-        for time in sorted({booking.end for booking in self.booked if booking.end > self.now}):
-            chosen = self.find(job, time)
-            if chosen is not None:
-                return time, chosen
-        return None
-
-    def book(self, job: Job, start: int, chosen: Chosen) -> Booking:
-        booking = Booking(start, start + job.estimate_ms, chosen, job)
-        self.booked.append(booking)
-        return booking
-
-    def names(self, chosen: Chosen) -> Placement:
-        return tuple((self.nodes[row].name, count) for row, count in zip(*chosen, strict=True))
 
 
 def slow_decide(world: World, now: int) -> tuple[list[JobStarted], dict[int, Promise]]:
@@ -114,29 +39,40 @@ def slow_decide(world: World, now: int) -> tuple[list[JobStarted], dict[int, Pro
         heads = [job for pool in world.pools for job in first_of_lanes(world, pool)]
         tree.keep_for_aged([job for job in heads if has_aged(world, job, now)])
     for name in sorted(world.stirred):
-        one = _Slow(world, name, now, tree)
-        one.run()
-        starts += one.starts
-        promises |= one.promises
+        inside = [one for one in world.pools[name].reserved if _is_open(world.reservations[one], now)]
+        for within in (*inside, ""):
+            one = _Slow(world, name, now, tree, within)
+            one.run()
+            starts += one.starts
+            promises |= one.promises
     return starts, promises
 
 
+def _is_open(known: Reservation, now: int) -> bool:
+    spec = known.spec
+    return spec.start_ms <= now < spec.end_ms and bool(spec.users or spec.queues)
+
+
 class _Slow:
-    def __init__(self, world: World, pool: str, now: int, tree: SlowTree) -> None:
+    def __init__(self, world: World, pool: str, now: int, tree: SlowTree, within: str) -> None:
         self.world, self.pool, self.now = world, pool, now
+        self.within = within
         self.tree = tree
         self.passed_by: set[LaneKey] = set()  # no room under the limits of their queues
         self.policy = world.policy_in(pool)
-        self.room = Room(world, pool, now)
+        self.room = Room(world, pool, now, within)
         self.starts: list[JobStarted] = []
         self.promises: dict[int, Promise] = {}
         self.standing: dict[int, Booking] = {}
         self.booked: dict[int, Booking] = {}  # the promises of this cycle
+        self.jobs: Collection[Job] = ()
         self.passed: set[int] = set()  # arrays: their tasks are alike, so the first that has to wait stands for them
 
     def run(self) -> None:
         depth = self.policy.backfill.depth
-        tasks = sorted(waiting(self.world, self.pool), key=lambda found: self._turn(found[0]))
+        mine = [found for found in waiting(self.world, self.pool) if self._stands_here(found[0])]
+        self.jobs = {job.id: job for job, _ in mine}.values()
+        tasks = sorted(mine, key=lambda found: self._turn(found[0]))
         self._stand({task: job for job, task in tasks}, all_of_them=depth > 1)
         begun = self._start_held({task: job for job, task in tasks})
         tasks = [found for found in tasks if found[1] not in begun]
@@ -178,13 +114,18 @@ class _Slow:
                 self.room.booked.remove(booking)
         if len(self.promises) == 1:
             self._let_slip(*self.promises.values())
+        length = self._length if self._soft() else _asked
         if self.policy.backfill.order is CandidateOrder.SHORTEST:
-            tasks.sort(key=lambda found: (found[0].estimate_ms, since(self.world, found[0]), found[0].id))
+            tasks.sort(key=lambda found: (length(found[0]), since(self.world, found[0]), found[0].id))
         while tasks and not strict:
             job, task = self.tree.next(tasks, self._rank)
             tasks.remove((job, task))
             if job.id not in self.passed and self.tree.has_room(job, aged=False):
-                self._start(job, task)
+                self._start(job, task, length(job))
+
+    def _stands_here(self, job: Job) -> bool:
+        said = job.spec.reservation
+        return (said if said in self.world.reservations else "") == self.within
 
     def _stand(self, waits: dict[int, Job], *, all_of_them: bool) -> None:
         """Promises made before keep their room while they can, the earliest first; or those only that are held."""
@@ -231,23 +172,26 @@ class _Slow:
             yield from (replace(promise, task=task) for promise, task in zip(mine, tasks, strict=False))
 
     def _still_free(self, job: Job, start: int, chosen: Chosen) -> bool:
-        shape, end = job.spec.shape, start + job.estimate_ms
+        shape, end = job.spec.shape, self.room.until(job, start)
+        if self.within and end > self.room.windows[0]:
+            return False
         for time in (start, *(b.start for b in self.room.booked if start < b.start < end)):
             room = self.room.at(time)
             for row, count in zip(*chosen, strict=True):
-                if chunks_on(self.room.nodes[row], room[row], shape) < count:
+                if chunks_on(self.room.nodes_for(job)[row], room[row], shape) < count:
                     return False
         return True
 
-    def _start(self, job: Job, task: int) -> bool:
-        chosen = self.room.find(job, self.now)
+    def _start(self, job: Job, task: int, length: int | None = None) -> bool:
+        taken = job if length is None else replace(job, estimate_ms=length)
+        chosen = self.room.find(taken, self.now)
         if chosen is None:
             return False
-        self.room.book(job, self.now, chosen)
+        self.room.book(taken, self.now, chosen)
         self.tree.hold(job)
         known = self.world.tries.get(task)
         attempt = known.attempt + 1 if known else 1
-        end = self.now + job.estimate_ms
+        end = self.room.until(job, self.now)
         backfilled = bool(self.promises)
         self.starts.append(JobStarted(self.now, task, attempt, end, self.room.names(chosen), backfilled))
         return True
@@ -265,7 +209,7 @@ class _Slow:
     def _let_slip(self, promise: Promise) -> None:
         """The others may delay it up to a part of its run time, from the best that it was promised."""
         booking = self.booked[promise.task]
-        job, start = booking.job, promise.start_by
+        job, start = self.world.jobs[promise.task >> ARRAY_BITS], promise.start_by
         allowed = job.estimate_ms * self.policy.backfill.slip_percent // 100
         told = self.world.told.get(promise.task, start)
         latest = allowed + (start if start > told + allowed else min(told, start))
@@ -298,8 +242,68 @@ class _Slow:
             used = tried(self.world, job).ran_ms * gpus(self.policy, job)
             rung = sum(used >= edge * CPU for edge in self.policy.feedback.rungs_ms)
         by = order.then if order.by is OrderBy.FEEDBACK else order.by
+        if by is OrderBy.DEFERRED:
+            return (rung << 58) + job.submit_ms + self._deferral(job)
         left = remaining(self.policy.estimate, job.estimate_ms, tried(self.world, job).kept_ms)
         return (rung << 58) + RANKS[by](self.policy, self.room.nodes, job, left, self.now)
+
+    def _deferral(self, job: Job) -> int:
+        order, world = self.policy.order, self.world
+        doublings = self._likely(job)
+        line = sorted((other.submit_ms, other.id) for other in self.jobs if _same_lane(world, other, job))
+        running = [world.jobs[task >> ARRAY_BITS] for task in world.runs]
+        if 0 < order.scout_from <= len(line) and line[0][1] == job.id and not any(_alike(o, job) for o in running):
+            doublings -= _steps(len(line) - 1, 1)
+        ahead = (order.wide_ms * _share(self.room.nodes, job)) >> SHARE_BITS
+        return (order.per_doubling_ms * doublings >> 6) - ahead
+
+    def _likely(self, job: Job) -> int:
+        """The mean of all votes, in steps of doublings."""
+        order, world, user, chunks = self.policy.order, self.world, job.spec.user, job.spec.shape.count
+        said = [(2, job.estimate_ms)]
+        if job.compared:
+            alike, kin = (world.alike.get((user, chunks, asked)) for asked in (job.estimate_ms, 0))
+            known = [(8, alike and alike.last), (4, kin and kin.last), (1, world.last_runs.get(user))]
+            said += [(votes, run) for votes, runs in known if runs for run in runs.after()]
+        total = sum(votes * _steps(min(run, job.estimate_ms), order.short_ms) for votes, run in said)
+        return total // sum(votes for votes, _ in said)
+
+    def _length(self, job: Job) -> int:
+        """How long it is taken to run beside promises that can be put off."""
+        if self.policy.order.by is not OrderBy.DEFERRED:
+            return job.estimate_ms
+        steps, short = self._likely(job), self.policy.order.short_ms
+        if steps >= _steps(job.estimate_ms, short):
+            return job.estimate_ms
+        return min(job.estimate_ms, max(short, (short * (64 + steps % 64) * (1 << steps // 64) // 64) - short))
+
+    def _soft(self) -> bool:
+        """May what was promised be put off by what is likely to end in time?"""
+        after = self.policy.backfill.firm_after_ms
+        waited = [self.now - self.world.jobs[task >> ARRAY_BITS].submit_ms for task in self.promises]
+        return bool(waited) and max(waited) < after and not self.held and not self.room.windows
+
+
+def _asked(job: Job) -> int:
+    return job.estimate_ms
+
+
+def _alike(one: Job, other: Job) -> bool:
+    return one.compared and (one.spec.user, one.spec.shape.count, one.estimate_ms) == (
+        other.spec.user, other.spec.shape.count, other.estimate_ms)  # fmt: skip
+
+
+def _same_lane(world: World, one: Job, other: Job) -> bool:
+    return world.lane_key(one) == world.lane_key(other)
+
+
+def _steps(run_ms: int, short_ms: int) -> int:
+    """log2(1 + run / short) in 64ths, straight between whole numbers."""
+    times = Fraction((short_ms + run_ms) * 2**20 // short_ms, 2**20)
+    whole = 0
+    while times >= 2 ** (whole + 1):
+        whole += 1
+    return 64 * whole + int((times / 2**whole - 1) * 64)
 
 
 def first_of_lanes(world: World, pool: str) -> Iterator[Job]:

@@ -14,7 +14,7 @@ from tidegate.model.jobs import Array, JobSpec, Shape, amounts
 from tidegate.model.policy import DEPTH_ALL, Backfill, PolicySpec, Queue
 from tidegate.world.check import check
 from tidegate.world.pool import Pool
-from tidegate.world.records import Account, Tries
+from tidegate.world.records import NO_RUNS, Account, AlikeRuns, Tries
 from tidegate.world.world import World
 
 
@@ -71,6 +71,8 @@ FAULTS: dict[str, Callable[[World, Pool], object]] = {
     "the digest": lambda world, _: setattr(world.digest, "total", world.digest.total + 1),
     "a wanted stray": lambda world, _: world.strays.update({(first(world.runs), 1): 1}),
     "an outcome": lambda world, _: world.outcomes.update({first(world.jobs): "completed"}),
+    "alike runs": lambda world, _: world.alike.update({("u", 1, 1): AlikeRuns(1, NO_RUNS)}),
+    "a user's lanes": lambda _, pool: pool.lanes_of.update({"u": {}}),
     "a change unseen": grow_unseen,
     "an account": lambda world, _: world.accounts.popitem(),
     "an account of nothing": lambda world, _: world.accounts.update({"gone": Account(0, (0,), ())}),

@@ -95,7 +95,10 @@ def test_the_line_is_in_order_of_rank(data: st.DataObject):
     policy = policy_of(chooser)
     world = Tried(sim.world, policy, sim.now).world
     for pool in world.pools.values():
-        ranks = {job.id: rank(policy, pool, lane, job, sim.now) for lane in pool.lanes.values() for job in lane.jobs}
+        here = world.policy_in(pool.name)
+        ranks = {
+            job.id: rank(world, here, pool, lane, job, sim.now) for lane in pool.lanes.values() for job in lane.jobs
+        }
         jobs = sorted((world.jobs[job] for job in ranks), key=lambda job: (ranks[job.id], job.submit_ms, job.id))
         left, expected, tree = [(job, 0) for job in jobs], [], SlowTree(world, sim.now)
         while left:

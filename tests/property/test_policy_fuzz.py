@@ -69,9 +69,25 @@ rules = st.builds(
 specs = st.builds(
     PolicySpec,
     name=names,
-    order=st.builds(Order, st.sampled_from(OrderBy), waits, counts, texts),
+    order=st.builds(
+        Order,
+        st.sampled_from(OrderBy),
+        waits,
+        counts,
+        st.sampled_from(OrderBy),
+        waits,
+        st.integers(1, DURATION_MAX_MS),
+        st.integers(0, COUNT_MAX),
+        waits,
+        texts,
+    ),
     backfill=st.builds(
-        Backfill, st.integers(0, 3) | st.just(DEPTH_ALL) | counts, st.sampled_from(CandidateOrder), texts
+        Backfill,
+        st.integers(0, 3) | st.just(DEPTH_ALL) | counts,
+        st.sampled_from(CandidateOrder),
+        st.integers(0, 100),
+        waits,
+        texts,
     ),
     fit=st.builds(Fit, st.sampled_from(FitBy), texts),
     estimate=st.builds(Estimate, st.sampled_from(EstimateFrom), st.lists(waits, max_size=4).map(tuple), texts),

@@ -163,6 +163,21 @@ class Played:
                 found[after.name].append((format_duration(event.at), after.state.value, after.why))
         return found
 
+    def reservations(self) -> dict[str, list[str]]:
+        """When it was made or moved, and where to; when it was over, and why."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for event in self.journal.events:
+            match event:
+                case ev.ReservationMade(nodes=nodes) | ev.ReservationMoved(nodes=nodes):
+                    name = event.spec.name if isinstance(event, ev.ReservationMade) else event.name
+                    where = ",".join(node if count == 1 else f"{node}x{count}" for node, count in nodes)
+                    found[name].append(f"{format_duration(event.at)} on {where}")
+                case ev.ReservationOver(name=name, why=why):
+                    found[name].append(f"{format_duration(event.at)} over: {why}")
+                case _:
+                    continue
+        return found
+
     def policies(self) -> list[str]:
         """When, version, name, by whom and with what note, of each change."""
         return [
@@ -241,6 +256,8 @@ def differences(scenario: Scenario, played: Played) -> list[str]:
         part, refusal = expect.refused.get(name), played.refused.get(name, "nothing")
         if part is None or part not in refusal:
             found.append(f"refusal of {name}: wanted {part!r}, got {refusal!r}")
+    for name, said in expect.reservations.items():
+        found += _differ(f"reservation {name}", listed(said), played.reservations().get(name, []))
     if expect.completion_falls is not None:
         found += _falls(expect.completion_falls, scenario, played)
     if expect.policies is not None:

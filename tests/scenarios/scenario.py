@@ -12,9 +12,11 @@ from tidegate.model.commands import (
     Cancel,
     ChangePolicy,
     Command,
+    EndReservation,
     Hold,
     Release,
     Requeue,
+    Reserve,
     Resume,
     RevokeExcess,
     SetNode,
@@ -39,6 +41,7 @@ from tidegate.model.jobs import (
 )
 from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import PolicySpec
+from tidegate.model.reservations import ReservationSpec
 from tidegate.wire.policy_file import load_builtin, load_policy, read_policy
 from tidegate.wire.units import parse_duration, parse_size
 
@@ -100,6 +103,7 @@ class JobData(Data, rename={"klass": "class"}):
     backoff_max: str = "10m"
     notify: bool = False
     tags: dict[str, str] = {}
+    reservation: str = ""
     saves: bool = False  # it can save itself when it is asked to
     env: str = ""  # the name of an environment,
     brings: dict[str, str] = {}  # and what is in it
@@ -116,6 +120,27 @@ class ApproveData(Data):
     has: dict[str, int] = {}
 
 
+class ReserveData(Data):
+    """Named nodes, or so many whole ones, or `count` chunks of amounts."""
+
+    name: str
+    lasts: str
+    start: str = "0"  # 0: at once
+    pool: str = ""
+    nodes: Words = []
+    whole: int = 0
+    count: int = 1
+    stack: bool = True
+    cpus: float = 0
+    memory: str = "0"
+    gpus: float = 0
+    has: dict[str, int] = {}
+    users: Words = []
+    queues: Words = []
+    by_user: str = ""  # a user makes it; "": an operator does
+    force: bool = False
+
+
 class EventData(Data):
     """One thing that happens at a time: exactly one of the first few is said."""
 
@@ -129,6 +154,8 @@ class EventData(Data):
     node: str = ""  # goes to `state`
     approve: ApproveData | None = None
     revoke: str = ""  # of a queue
+    reserve: ReserveData | None = None
+    end_reservation: str = ""
     add: NodesData | None = None
     policy: str | dict[str, Any] = ""
     if_version: int = -1  # of the policy that it is to replace
@@ -163,6 +190,7 @@ class Expected(Data):
     tide_whys: dict[str, Words] = {}  # pool -> parts of the reasons
     node_why: dict[str, str] = {}  # node -> part of the last reason that was given for its state
     notices: dict[str, Words] = {}  # job -> the outcome its notify command was told, each time
+    reservations: dict[str, Words] = {}  # name -> "0s on n1,n2x3", "5m on n4" where it moved, "1h over: part of why"
     completion_falls: FallData | None = None
     policies: list[str] | None = None  # "0s 1 fcfs", "10m 2 easy by ann: why": when, version, name, by whom, note
 
@@ -215,7 +243,7 @@ def nodes_of(said: NodesData) -> list[Node]:
     return [Node(name, said.pool, capacity, labels, said.state) for name in names]
 
 
-def _amounts(said: NodesData | JobData | ApproveData) -> Amounts:
+def _amounts(said: NodesData | JobData | ApproveData | ReserveData) -> Amounts:
     named = {"cpus": round(said.cpus * 1000), "gpus": round(said.gpus * 1000), "memory": parse_size(said.memory)}
     return tuple(sorted((name, amount) for name, amount in (named | said.has).items() if amount))
 
@@ -237,6 +265,7 @@ def submit_of(said: JobData) -> Submit:
         losses_max=said.losses_max,
         retry=_retry(said),
         tags=tuple(sorted(said.tags.items())),
+        reservation=said.reservation,
         checkpoint=Checkpoint() if said.saves else None,
         work=Work(("true",), env=said.env, notify="mail" if said.notify else "") if said.notify or said.env else None,
     )
@@ -301,11 +330,25 @@ def commands_of(said: EventData) -> list[tuple[str, Command]]:
     if said.approve is not None:
         queue, until = said.approve.queue, parse_duration(said.at) + parse_duration(said.approve.lasts)
         return [(f"approve {queue}", ApproveExcess(queue, _amounts(said.approve), until, said.why))]
+    if said.reserve is not None:
+        return [(f"reserve {said.reserve.name}", reserve_of(said.reserve, parse_duration(said.at)))]
+    if said.end_reservation:
+        return [(f"end {said.end_reservation}", EndReservation(said.end_reservation, said.by))]
     if said.revoke:
         return [(f"revoke {said.revoke}", RevokeExcess(said.revoke, said.why))]
     assert said.policy, f"the event at {said.at} says nothing"
     change = ChangePolicy(policy_of(said.policy), said.by, said.why, said.if_version)
     return [(f"policy at {said.at}", change)]
+
+
+def reserve_of(said: ReserveData, at: int) -> Reserve:
+    start, chunk = parse_duration(said.start), _amounts(said)
+    shape = Shape(chunk, said.count, said.stack) if chunk else Shape((), said.whole) if said.whole else None
+    spec = ReservationSpec(
+        said.name, (start or at) + parse_duration(said.lasts), start, said.pool, tuple(listed(said.nodes)), shape,
+        tuple(listed(said.users)), tuple(listed(said.queues)), said.by_user,
+    )  # fmt: skip
+    return Reserve(spec, not said.by_user, said.force)
 
 
 def task_of(said: str) -> int:

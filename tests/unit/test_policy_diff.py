@@ -47,7 +47,7 @@ def test_a_list_is_told_whole():
 
 def test_one_line_names_the_first_few():
     found = changes(load_builtin("fcfs"), load_builtin("tide"))
-    assert summary(found).startswith("order.by fcfs → feedback, order.ageing_bound 0s → 1d, ")
+    assert summary(found).startswith("order.by fcfs → feedback, order.ageing_bound 0s → 2d12h, ")
     assert summary(found).endswith(f" and {len(found) - 4} more")
     assert summary([Change("name", "a", "b", "")]) == "name a → b"
     assert summary([Change("classes.a", None, "{}", "")]) == "classes.a (none) → {}"

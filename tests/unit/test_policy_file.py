@@ -21,23 +21,24 @@ from tidegate.model.policy import (
     Hours,
     InTide,
     JobClass,
+    Kept,
     Order,
     OrderBy,
     PolicySpec,
     Preempt,
     Preemption,
     Queue,
+    Reservations,
     Rule,
     Share,
     Tides,
     Users,
 )
-from tidegate.wire import policy_fields, yaml_text
+from tidegate.wire import yaml_text
 from tidegate.wire.policy_file import (
     BOUND_MS,
     PolicyError,
     builtin_names,
-    describe,
     dump_policy,
     inspect_policy,
     load_builtin,
@@ -65,6 +66,9 @@ share: {half_life: 7d}
 preemption: {level_gap: 0, min_run: 1m}
 checkpoints: {every: 10m, write_mib_s: 200, at_once_max: 4}
 cycle: {starts_max: 1_000}
+reservations: {unused_grace: 15m, user_hours: {gpus: 32}, user_ahead: 3h, user_lasts_max: 1h, why: grace}
+kept:
+  incidents: {nodes: 2, percent: 5, pool: main, classes: critical}
 admission:
   large: {at_least: {gpus: 8, nodes: 2}, closed: [mon-fri 08:00-18:00], utc_offset: -1h, why: by night}
   tagged: {needs_tags: project, queues: [lab], unless_classes: ["no"], classes: critical, time_from: 1h, tides: surge}
@@ -120,6 +124,8 @@ def test_every_entry_is_read():
         Preemption(0, min_run_ms=60_000),
         Checkpoints(600_000, 200, at_once_max=4),
         Cycle(1000),
+        Reservations(900_000, (Bound("gpus", 32_000),), 3 * HOUR_MS, HOUR_MS, "grace"),
+        {"incidents": Kept(2, 5, "main", ("critical",))},
         {
             "large": Rule(
                 (Bound("gpus", 8000), Bound("nodes", 2)),
@@ -176,17 +182,14 @@ def test_a_byte_order_mark_and_bytes_are_read():
 # -- what is refused -----------------------------------------------------------------------------------
 
 
+ORDER_FIELDS = "by, ageing_bound, aged_promises_max, then, per_doubling, short, scout_from, wide, why"
+
+
 @pytest.mark.parametrize(
     ("text", "place", "path", "message", "cure"),
     [
         ("name: a\nordr: fcfs", (2, 1), "ordr", "not a field", "did you mean 'order'?"),
-        (
-            "name: a\norder: {bie: x}",
-            (2, 9),
-            "order.bie",
-            "not a field",
-            "by, ageing_bound, aged_promises_max, then, why",
-        ),
+        ("name: a\norder: {bie: x}", (2, 9), "order.bie", "not a field", ORDER_FIELDS),
         ("name: a\nageing_bound: 1h", (2, 1), "ageing_bound", "not a field", "belongs to order.ageing_bound"),
         ("name: a\nfit: pakc", (2, 6), "fit", "no 'pakc'", "did you mean 'pack'? write one of first, best, pack"),
         ("name: a\nfit: {by: 7}", (2, 11), "fit.by", "no '7'", "one of first, best, pack, spread"),
@@ -206,7 +209,7 @@ def test_a_byte_order_mark_and_bytes_are_read():
         ("name: a\ncycle: {starts_max: 0}", (2, 21), "cycle.starts_max", "too small", "1 or more"),
         ("name: a\ncycle: 5", (2, 8), "cycle", "plain value", "starts_max, why"),
         ("name: a\norder:", (2, 7), "order", "no value", "leave the line out"),
-        ("name: a\norder: [fcfs]", (2, 8), "order", "a list", "by, ageing_bound, aged_promises_max, then, why"),
+        ("name: a\norder: [fcfs]", (2, 8), "order", "a list", ORDER_FIELDS),
         ("name: a\nclasses: [x]", (2, 10), "classes", "a list", "name: …"),
         ("name: a\nclasses: {x: }", (2, 13), "classes.x", "no value", "head_start"),
         ("name: a\nwhy: [x]", (2, 6), "why", "a list", "write a text"),
@@ -380,6 +383,7 @@ def test_long_and_odd_names_do_not_flood_the_message():
         ("name: a\nbackfill: {depth: 0, order: shortest}", 2, "backfill.order", "no effect"),
         ("name: a\nbackfill: none\norder: {by: shortest, ageing_bound: 1d}", 2, "backfill.depth", "stand idle"),
         ("name: a\nclasses: {x: 1h, y: 0}", 2, "classes.x", "no effect under order fcfs"),
+        ("name: a\norder: {by: deferred, per_doubling: 0}", 2, "order.per_doubling", "nothing is deferred"),
         ("name: a\norder: priority", 2, "order.by", "no class has a head start"),
         ("name: a\nestimate: {raise_steps: [5m, 1m]}", 2, "estimate.raise_steps", "adds nothing"),
         ("name: a\nshare: 7d", 2, "share.half_life", "there are none"),
@@ -474,24 +478,3 @@ def test_a_policy_that_is_not_there_is_refused(name: str, cure: str):
         read_policy(name)
     assert cure in caught.value.errors[0].cure
     assert caught.value.errors[0].line == 0
-
-
-# -- the table of fields -------------------------------------------------------------------------------
-
-
-def test_every_field_is_described():
-    rows = {row.path: row for row in describe()}
-    assert [row for row in rows.values() if not row.description] == []
-    assert rows["name"].default == "required"
-    assert rows["order.ageing_bound"].type == "duration"
-    assert rows["backfill.depth"].type == "whole number from 0 or all or none"
-    assert rows["estimate.from"].type == "one of limit, last-two"
-    assert rows["classes.<name>.head_start"].default == "0s"
-
-
-def test_the_tables_of_exceptions_name_fields_that_exist():
-    records = {PolicySpec, Order, Backfill, Fit, Estimate, JobClass, Queue, Share, Preemption, Checkpoints, Cycle}
-    fields = {(record.__name__, name) for record in records for name in record.__struct_fields__}
-    tables = {*policy_fields.RENAMED, *policy_fields.WORDS, *policy_fields.MAIN.items()}
-    tables |= {(record, name) for record, _, name in (key.partition(".") for key in policy_fields.TEXTS) if name}
-    assert tables <= fields

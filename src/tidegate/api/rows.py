@@ -10,7 +10,7 @@ from tidegate.wire.arrays import format_indices
 from tidegate.wire.outputs import checkpoints_of
 from tidegate.world.arrays import turns
 from tidegate.world.pauses import is_suspended
-from tidegate.world.pool import CLOSED
+from tidegate.world.pool import CLOSED, Pool
 from tidegate.world.records import NO_TRIES, Pause, Run
 from tidegate.world.world import World
 
@@ -89,6 +89,9 @@ def waiting_state(world: World, job: Job) -> tuple[str, str]:
     tries = world.tries.get(job.id << ARRAY_BITS)
     if tries is not None and tries.attempt:
         return states.WAITING, f"attempt {tries.attempt} ended badly; it is tried again after a pause"
+    reserved = world.reservations.get(job.spec.reservation)
+    if reserved is not None and parked.begin_ms == reserved.spec.start_ms:
+        return states.WAITING, f"for reservation {job.spec.reservation} to begin"
     return states.WAITING, "for its earliest start" if parked.begin_ms else "about to be ready"
 
 
@@ -151,6 +154,10 @@ def node_rows(world: World) -> Iterator[NodeRow]:
     for run in world.runs.values():
         for name, _ in run.nodes:
             jobs[name] = jobs.get(name, 0) + 1
+    here: dict[str, list[str]] = {}  # node -> what is reserved there, now or later
+    for called in sorted(world.reservations):
+        for name, _ in world.reservations[called].nodes:
+            here.setdefault(name, []).append(f"reserved: {called}")
     for name in sorted(world.nodes, key=natural):
         node = world.nodes[name]
         pool = world.pools[node.pool]
@@ -159,8 +166,16 @@ def node_rows(world: World) -> Iterator[NodeRow]:
         yield NodeRow(
             name=name, pool=node.pool, state=str(node.state), capacity=dict(node.capacity),
             free={resource: int(free[world.columns[resource]]) for resource, _ in node.capacity},
-            labels=dict(node.labels), why=node.why, jobs=jobs.get(name, 0),
+            labels=dict(node.labels), why=node.why or "; ".join([*here.get(name, ()), *_kept(world, pool, row)]),
+            jobs=jobs.get(name, 0),
         )  # fmt: skip
+
+
+def _kept(world: World, pool: Pool, row: int) -> Iterator[str]:
+    entry = pool.kept.get(row)
+    if entry is not None:
+        classes = ", ".join(world.policy.kept[entry].classes) or "nobody"
+        yield f"kept for {classes} by the policy ({entry})"
 
 
 def natural(name: str) -> tuple[str, int, str]:

@@ -1,6 +1,5 @@
 """The answers: one method a route. Reads are answered at once; wishes when the turn that took them is safe."""
 
-import asyncio
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,9 @@ from tidegate.api.live import LiveInbox, Result, ToldJournal, Wish
 from tidegate.api.openapi import document
 from tidegate.api.past import Past, PastRows
 from tidegate.api.policies import HISTORY_LIMIT, Judge, Policies
+from tidegate.api.poll import Poll
 from tidegate.api.promised import PromisesKept
+from tidegate.api.reservations import reservations_body, reserve_of
 from tidegate.api.rows import live_rows, node_rows
 from tidegate.api.shares import excess_of, share_body
 from tidegate.api.submit import MistakeError, command_of
@@ -34,14 +35,15 @@ from tidegate.policy.share import approvers_of
 from tidegate.ports import JournalError
 from tidegate.wire import api
 from tidegate.wire.api import ROUTES, Route
+from tidegate.wire.reservations import EndReservationBody, ReserveBody
 from tidegate.world.world import World
 
 ROWS_MAX = 1_000_000
 WAIT_MAX_MS = 60_000
-GATHER_S = 0.1
-KINDS = {"jobs": "{job}", "nodes": "{node}", "queues": "{queue}", "slurm": "{command}"}
-"""What the third part of a path names.
-"""
+KINDS = {
+    "jobs": "{job}", "nodes": "{node}", "queues": "{queue}", "reservations": "{reservation}", "slurm": "{command}",
+}  # fmt: skip
+"""What the third part of a path names."""
 
 encode = msgspec.json.encode
 
@@ -336,7 +338,7 @@ class Service:
                 task_of(job, str(index))
         known = number(asked.get("ended", "0"), "a count") if "ended" in asked else -1
         timeout_ms = min(number(asked.get("timeout_ms", "30000"), "a time in milliseconds"), WAIT_MAX_MS)
-        Poll(self, request, tasks, known, timeout_ms).start()
+        Poll(self.world, self.past, self.waits, request, tasks, known, timeout_ms).start()
 
     # -- nodes -------------------------------------------------------------------------------------------
 
@@ -374,6 +376,23 @@ class Service:
         if not request.peer.is_admin and request.peer.user not in approvers:
             who = f"one of: {', '.join(approvers)}" if approvers else "an administrator"
             raise RefusedError(403, f"{request.peer.user} may not approve anything for queue {queue!r}", f"ask {who}")
+
+    # -- reservations ------------------------------------------------------------------------------------
+
+    def _reservations(self, request: Request) -> None:
+        request.answer(200, encode(reservations_body(self.world, self.facts.now())))
+
+    def _reserve(self, request: Request, body: ReserveBody) -> None:
+        if body.force:
+            self._may_manage(request, "reserve over what runs or is promised")
+        peer = request.peer
+        self._command(request, reserve_of(body, peer.user, self.facts.now(), is_admin=peer.is_admin))
+
+    def _end_reservation(self, request: Request, _body: EndReservationBody, word: str) -> None:
+        known = self.world.reservations.get(word)
+        if known is not None and not request.peer.may_touch(known.spec.by):
+            raise RefusedError(403, f"reservation {word!r} is {known.spec.by!r}'s", "ask them, or an administrator")
+        self._command(request, cmd.EndReservation(word, request.peer.user))
 
     def _may_manage(self, request: Request, what: str = "manage the server") -> None:
         if not request.peer.is_admin:
@@ -444,57 +463,3 @@ class Service:
 
     def watchers(self) -> Sequence[Any]:
         return (self.table, self.promised, self.waits, self.streams)
-
-
-class Poll:
-    """One client that waits for jobs to end."""
-
-    def __init__(self, service: Service, request: Request, tasks: Tasks, known: int, timeout_ms: int) -> None:
-        self.service = service
-        self.request = request
-        self.tasks = tasks
-        self.known = known
-        self.timeout_ms = timeout_ms
-        self.is_over = False
-        self.gather: asyncio.TimerHandle | None = None
-
-    def start(self) -> None:
-        body = self._look()
-        if self.known < 0 or body.ended > self.known or body.ended == body.total or not self.timeout_ms:
-            self._answer(body)
-            return
-        self.unwatch = self.service.waits.add(self.tasks.jobs, self._again)
-        self.timer = self.service.past.aio.call_later(self.timeout_ms / 1000, self._time_up)
-        self.request.on_gone = self._over
-
-    def _look(self) -> api.WaitBody:
-        return self.service.past.progress(self.service.world, self.tasks)
-
-    def _again(self) -> None:
-        """At once when the last has ended; else a little later, for others will have ended by then."""
-        if not any(job in self.service.world.jobs for job in self.tasks.jobs):
-            self._time_up()
-        elif self.gather is None:
-            self.gather = self.service.past.aio.call_later(GATHER_S, self._gathered)
-
-    def _gathered(self) -> None:
-        self.gather = None
-        body = self._look()
-        if body.ended > self.known and not self.is_over:
-            self._over()
-            self._answer(body)
-
-    def _time_up(self) -> None:
-        self._over()
-        self._answer(self._look())
-
-    def _over(self) -> None:
-        if not self.is_over:
-            self.is_over = True
-            self.unwatch()
-            self.timer.cancel()
-            if self.gather is not None:
-                self.gather.cancel()
-
-    def _answer(self, body: api.WaitBody) -> None:
-        self.request.answer(200, encode(body))

@@ -90,6 +90,7 @@ def command_of(body: SubmitBody, user: str) -> Submit:
         checkpoint=_checkpoint(body.checkpoint) if body.checkpoint is not None else None,
         starts_over=body.starts_over,
         tags=tuple(sorted(body.tags.items())),
+        reservation=body.reservation,
         work=_work(body, env),
     )  # fmt: skip
     return Submit(spec, 0, f"{user} {body.key}" if body.key else "", env)

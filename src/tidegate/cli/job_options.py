@@ -77,6 +77,7 @@ PLACE = (
     Option("--queue -q", "NAME", "default: default", name),
     Option("--class", "NAME", "its class of service, as the policy names them", name),
     Option("--pool", "NAME", "which nodes; default: as the policy says", name),
+    Option("--reservation", "NAME", "on what is reserved there, and while it is (tide reserve list)", name),
     Option("--after", "ID[:ok|any|fail]", "only when that job has ended so; several: 12,13:any", afters, many=True),
     Option("--begin", "TIME", "not before: +2h, 14:30, 2026-11-20T08:00", moment),
     Option("--deadline", "TIME", "ended by then, or never started", moment),
@@ -128,9 +129,9 @@ JOB = SHAPE + PLACE + AGAIN + SAVING + SURROUNDINGS + OUTPUT
 PLAIN = (
     ("cpus", "cpus"), ("memory", "memory_mib"), ("gpus", "gpus"), ("gpu_model", "gpu_model"), ("nodes", "nodes"),
     ("time", "time_ms"), ("expected", "expected_ms"), ("name", "name"), ("queue", "queue"), ("class", "class"),
-    ("pool", "pool"), ("begin", "begin_ms"), ("deadline", "deadline_ms"), ("losses", "losses_max"),
-    ("grace", "grace_ms"), ("notify", "notify"), ("append", "append"), ("array", "array"), ("hold", "held"),
-    ("key", "key"), ("no_checkpoint", "starts_over"),
+    ("pool", "pool"), ("reservation", "reservation"), ("begin", "begin_ms"), ("deadline", "deadline_ms"),
+    ("losses", "losses_max"), ("grace", "grace_ms"), ("notify", "notify"), ("append", "append"), ("array", "array"),
+    ("hold", "held"), ("key", "key"), ("no_checkpoint", "starts_over"),
 )  # fmt: skip
 """Options that the body has under this name, with the same value."""
 

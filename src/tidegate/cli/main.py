@@ -46,6 +46,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ("policy", "tidegate.cli.policy", "see, check, compare and change who goes first"),
         ("drain", "tidegate.cli.nodes", "let a node run empty"),
         ("resume", "tidegate.cli.act", "let a node take work again, or a suspended job go on"),
+        ("reserve", "tidegate.cli.reserve", "keep capacity for somebody, or for maintenance, for a time"),
         ("quota", "tidegate.cli.share", "let a queue exceed its limit for a time"),
         ("backup", "tidegate.cli.keeping", "copy the journal to a file"),
         ("restore", "tidegate.cli.keeping", "make a home of a backup"),

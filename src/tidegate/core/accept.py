@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tidegate.core.again import lose
 from tidegate.core.asks import ask
 from tidegate.core.by_hand import no_live, resume, suspend
+from tidegate.core.reserve import end_reservation, not_entitled, reserve
 from tidegate.model import commands as cmd
 from tidegate.model import events as ev
 from tidegate.model.base import ARRAY_BITS, ARRAY_TASKS_MAX
@@ -17,6 +18,7 @@ from tidegate.model.jobs import After, Job, JobSpec, Outcome
 from tidegate.model.nodes import Node, NodeState
 from tidegate.policy.admission import default_pool, no_queue, refusal, said
 from tidegate.policy.estimate import estimate
+from tidegate.policy.order import compares
 from tidegate.world import arrays
 from tidegate.world.ended import satisfied
 from tidegate.world.pauses import is_suspended
@@ -59,6 +61,10 @@ def accept(world: World, command: cmd.Command, now: int) -> Answer:
             return _change_policy(world, command, now)
         case cmd.ApproveExcess():
             return _approve(world, command, now)
+        case cmd.Reserve():
+            return reserve(world, command, now)
+        case cmd.EndReservation():
+            return end_reservation(world, command, now)
         case cmd.RevokeExcess():
             return (ev.ExcessOver(now, command.queue, command.by),) if command.queue in world.excesses else ()
         case _:
@@ -78,14 +84,20 @@ def _submit(world: World, command: cmd.Submit, now: int) -> Answer:
         return Refused(f"job id {job_id} is taken or out of range", "leave the id out: the next free one is given")
     spec = command.spec
     name = spec.pool or default_pool(world)
+    if spec.reservation and not spec.pool and spec.reservation in world.reservations:
+        name = world.reservations[spec.reservation].pool
     pool = world.pools.get(name)
-    if pool is None or spec.shape not in pool.fitting:
+    if pool is None or world.shape_of(spec, name) not in pool.fitting:
         refused = _check_shape(world, spec, name)
         if refused is not None:
             return refused
     refused = _check_times(spec, now) or _check_checkpoint(spec) or refusal(world, spec, now)
     if refused is not None:
         return refused
+    if spec.reservation:
+        refused = not_entitled(world, spec, name, now)
+        if refused is not None:
+            return refused
     if spec.array is not None:
         refused = _check_array(spec)
         if refused is not None:
@@ -95,7 +107,8 @@ def _submit(world: World, command: cmd.Submit, now: int) -> Answer:
         if isinstance(unmet, Refused):
             return unmet
         spec = replace(spec, after=unmet)
-    submitted = ev.JobSubmitted(now, Job(job_id, now, estimate(world, spec, now), name, spec), command.key)
+    job = Job(job_id, now, estimate(world, spec, now), name, spec, compares(world, spec))
+    submitted = ev.JobSubmitted(now, job, command.key)
     if spec.work is None and not command.env:
         return (submitted,)
     kept = _environment(world, command, now)
@@ -184,13 +197,14 @@ def _check_shape(world: World, spec: JobSpec, name: str) -> Refused | None:
     if need is None or any(column >= len(pool.capacity) for column, _ in need):
         missing = [r for r, _ in shape.chunk if world.columns.get(r, len(pool.capacity)) >= len(pool.capacity)]
         return Refused(f"no node of pool {name!r} has {', '.join(missing)}", "ask for less, or for another pool")
-    fits = pool.count_most(shape, need)
+    fits = pool.count_most(world.shape_of(spec, name), need)
     if fits >= shape.count:
         return None
     each = ", ".join(said(resource, amount) for resource, amount in shape.chunk)
     asked = each if shape.count == 1 else f"{shape.count} x ({each})"
+    kept = "" if world.shape_of(spec, name) is shape else " beside what is kept for other classes"
     return Refused(
-        f"{asked} can never fit in pool {name!r}: all its nodes together hold {fits}",
+        f"{asked} can never fit in pool {name!r}: all its nodes together hold {fits}{kept}",
         "ask for fewer or smaller chunks, or for another pool",
     )
 

@@ -3,6 +3,8 @@
 See docs/decisions/0010. `world.nodes` keeps the marks; what follows from them is said here.
 """
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from tidegate.model import events as ev
@@ -68,3 +70,19 @@ def succeeded(world: World, run: Run, now: int) -> tuple[ev.Event, ...]:
     """Nodes that are tried and did well."""
     names = [name for name, _ in run.nodes if name in world.suspects and world.suspects[name].tried]
     return tuple([ev.NodeCleared(now, name) for name in names])
+
+
+def one_run_where_tried(world: World, starts: Sequence[ev.JobStarted]) -> list[ev.JobStarted]:
+    """A node that is tried takes one run: of several starts there the first counts, and the next cycle goes on."""
+    on_trial = {pool.names[row] for pool in world.stirred.values() for row in pool.tried}
+    taken: set[str] = set()
+    put_off: set[int] = set()  # jobs: tasks of an array start in order
+    kept = []
+    for start in starts:
+        job, here = start.task >> ARRAY_BITS, [name for name, _ in start.nodes if name in on_trial]
+        if job in put_off or not taken.isdisjoint(here):
+            put_off.add(job)
+        else:
+            taken.update(here)
+            kept.append(start)
+    return kept

@@ -14,7 +14,9 @@ bound conservative backfilling. A pass that only has new arrivals to look at tri
 from msgspec.structs import replace
 
 from tidegate.core import KERNEL
-from tidegate.core.memo import FLAT, LeafKey, Memo, Order, Ranking, Settled, leaf_key
+from tidegate.core.blame import one_run_where_tried
+from tidegate.core.memo import FLAT, LeafKey, Memo, Order, Ranking, Settled, leaf_key, ranked
+from tidegate.core.parts import parts
 from tidegate.core.place import Chosen, ColumnPlacer, Placer, Ranked, placer_for
 from tidegate.core.preempt import Preemptor
 from tidegate.core.resume import Stopped, goes_on, keep_for, stopped_entries
@@ -36,6 +38,7 @@ from tidegate.model.events import (
 from tidegate.model.policy import CandidateOrder, PolicySpec
 from tidegate.policy.order import AGED, ageing_bound
 from tidegate.policy.share import BEHIND_ALL, held_place, shares_for_cycle
+from tidegate.world.draft import certain_end
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
 from tidegate.world.waiting import may_slip_from
@@ -51,7 +54,10 @@ def decide(world: World, memo: Memo, now: int) -> Plan:
             break
         _look_at(cycle, memo, stirred[name])
     if world.suspects:
-        _one_run_where_tried(cycle)
+        kept = one_run_where_tried(world, cycle.starts)
+        if len(kept) < len(cycle.starts):  # what was promised beside starts that are put off says nothing
+            cycle.starts, cycle.cut = kept, CUT_BY_TRIALS
+            cycle.promised, cycle.withdrawn, cycle.halts = [], [], []
     looks = tuple(sorted(cycle.looks.items())) if cycle.looks else ()
     number = world.cycle + 1
     memo.cycle = -1 if cycle.cut in {CUT_BY_TRIALS, CUT_BY_PREEMPTION} else number
@@ -59,27 +65,6 @@ def decide(world: World, memo: Memo, now: int) -> Plan:
         now, number, world.policy_version, KERNEL, cycle.cut, tuple(cycle.promised), tuple(cycle.withdrawn), looks
     )
     return Plan(ran, tuple(cycle.starts), tuple(cycle.halts), tuple(cycle.resumes))
-
-
-def _one_run_where_tried(cycle: "_Cycle") -> None:
-    """A node that is tried takes one run: of several starts there the first counts, and the next cycle goes on.
-
-    What was promised beside starts that are put off says nothing.
-    """
-    tried = {pool.names[row] for pool in cycle.world.stirred.values() for row in pool.tried}
-    taken: set[str] = set()
-    put_off: set[int] = set()  # jobs: tasks of an array start in order
-    kept = []
-    for start in cycle.starts:
-        job, here = start.task >> ARRAY_BITS, [name for name, _ in start.nodes if name in tried]
-        if job in put_off or not taken.isdisjoint(here):
-            put_off.add(job)
-        else:
-            taken.update(here)
-            kept.append(start)
-    if put_off:
-        cycle.starts, cycle.cut = kept, CUT_BY_TRIALS
-        cycle.promised, cycle.withdrawn, cycle.halts = [], [], []
 
 
 class _Cycle:
@@ -108,16 +93,19 @@ class _Cycle:
 def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
     """A full pass, or just the arrivals where nothing else could have changed."""
     policy = cycle.policy if not cycle.world.swayed else cycle.world.policy_in(pool.name)
-    ranking, unchanged = memo.ranking(policy, pool, cycle.now)
+    if pool.reserved:
+        _look_at_parts(cycle, memo, pool, policy)
+        return
+    ranking, unchanged = memo.ranking(cycle.world, policy, pool, cycle.now)
     settled = memo.settled.get(pool.name) if cycle.preemptor is None else None
     room_came = pool.freed is None or bool(pool.freed)
-    if settled is None or not unchanged or room_came or not _only_arrivals(settled, policy, pool, ranking):
+    if settled is None or not unchanged or room_came or not _only_arrivals(settled, cycle.now, pool, ranking):
         memo.settled.pop(pool.name, None)
         ranking.room_came(pool.freed)
         if ranking.known or pool.promised or pool.suspended:
             placer = placer_for(pool, policy.fit.by, cycle.now, ranking.cursors)
             stopped = stopped_entries(cycle.world, pool, cycle.now) if pool.suspended else NOBODY
-            turns = Turns(policy, cycle.now, pool, ranking, ranking.leaves, cycle.shares, stopped)
+            turns = Turns(cycle.world, cycle.now, pool, ranking, ranking.leaves, cycle.shares, stopped)
             full_pass = _Pass(cycle, pool, placer, turns)
             settled = full_pass.full()
             if settled is not None and cycle.shares is None and cycle.preemptor is None and not pool.suspended:
@@ -136,17 +124,40 @@ def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
         some: dict[LeafKey, list[Ranked]] = {}
         for entry in arrived:
             some.setdefault(leaf_key(policy, ranking, entry[5], entry[0]), []).append(entry)
-        turns = Turns(policy, cycle.now, pool, ranking, some, None)
+        turns = Turns(cycle.world, cycle.now, pool, ranking, some, None)
         some_pass = _Pass(cycle, pool, settled.placer, turns, settled.slips_from)
-        settled.untried = some_pass.candidates()
+        settled.untried = some_pass.candidates(soft=settled.firm_from < FOREVER_MS)
         if some_pass.moved:
             del memo.settled[pool.name]
 
 
-def _only_arrivals(settled: Settled, policy: PolicySpec, pool: Pool, ranking: Ranking) -> bool:
+def _look_at_parts(cycle: _Cycle, memo: Memo, pool: Pool, policy: PolicySpec) -> None:
+    """Where there are reservations: a full pass over each part, every time."""
+    world, now = cycle.world, cycle.now
+    memo.settled.pop(pool.name, None)
+    for part in parts(world, pool, now):
+        here = part.pool
+        if here.within:
+            ranking = ranked(world, policy, here, now)
+        else:
+            ranking, _ = memo.ranking(world, policy, here, now)
+            ranking.cursors.clear()
+        if not cycle.cut and (ranking.known or here.promised or here.suspended):
+            stopped = stopped_entries(world, here, now) if here.suspended else NOBODY
+            turns = Turns(world, now, here, ranking, ranking.leaves, cycle.shares, stopped)
+            one = _Pass(cycle, here, part.placer(policy.fit.by, now), turns)
+            one.windows = part.windows
+            one.full()
+            if cycle.preemptor is not None:
+                cycle.preemptor.look_when_aged(here, ranking.by_age)
+
+
+def _only_arrivals(settled: Settled, now: int, pool: Pool, ranking: Ranking) -> bool:
     """Nothing that arrived could get a promise, or take the place of a job that was refused in its turn."""
     last = settled.last_refused
     if last is None or (settled.room_for_promises and pool.grown) or settled.placer.counted != pool.counted:
+        return False
+    if settled.firm_from <= now:
         return False
     known = ranking.known
     for serial in pool.changed:
@@ -154,7 +165,7 @@ def _only_arrivals(settled: Settled, policy: PolicySpec, pool: Pool, ranking: Ra
         if entry is None:
             continue
         # Compared as far as `last` goes: rank, submit, job. A job past the ageing bound always gets a promise.
-        level = leaf_key(policy, ranking, entry[5], entry[0])[0]
+        level = leaf_key(ranking.policy, ranking, entry[5], entry[0])[0]
         if level > settled.last_level or (level == settled.last_level and entry < last) or entry[0] == AGED:
             return False
     return True
@@ -168,24 +179,9 @@ class _Pass:
     """One pool in one cycle."""
 
     __slots__ = (
-        "begun",
-        "cycle",
-        "held",
-        "last",
-        "last_level",
-        "lifts",
-        "moved",
-        "now",
-        "placer",
-        "policy",
-        "pool",
-        "promises",
-        "slips_from",
-        "standing",
-        "strict",
-        "turns",
-        "world",
-    )
+        "begun", "cycle", "held", "last", "last_level", "lifts", "moved", "now", "placer", "policy", "pool", "promises",
+        "slips_from", "standing", "strict", "turns", "windows", "world",
+    )  # fmt: skip
 
     def __init__(self, cycle: _Cycle, pool: Pool, placer: Placer, turns: Turns, slips_from: int = FOREVER_MS) -> None:
         self.slips_from = slips_from  # who runs on beyond may have delayed a promise
@@ -205,6 +201,7 @@ class _Pass:
         self.last: Order | None = None  # of the last job refused in its turn,
         self.last_level = FLAT[0]  # and its level
         self.strict = self.policy.backfill.depth == 0  # nobody goes ahead
+        self.windows: list[int] = []  # starts of reservations to come
 
     def full(self) -> Settled | None:
         """None: another pass at once might find more, so nothing is settled."""
@@ -221,11 +218,12 @@ class _Pass:
             return None
         if len(self.promises) == 1 and self.policy.backfill.slip_percent:
             self._let_slip(*self.promises.values())
-        untried = self.candidates() if self.turns.waiting and not self.strict else ()
+        firm_from = self._firm_from() if self.policy.backfill.firm_after_ms and not self.windows else FOREVER_MS
+        untried = self.candidates(soft=firm_from < FOREVER_MS) if self.turns.waiting and not self.strict else ()
         if self.moved:
             return None
         room = len(self.promises) < depth
-        return Settled(self.placer, self.last, self.last_level, room, self.strict, self.slips_from, untried)
+        return Settled(self.placer, self.last, self.last_level, room, self.strict, self.slips_from, firm_from, untried)
 
     # -- jobs in their turn ------------------------------------------------------------------------------
 
@@ -261,8 +259,8 @@ class _Pass:
             return line.advance()
         self.last, self.last_level = order, self.turns.level or FLAT[0]
         self.turns.waits(line.lane, order, promised=line.lifts == self.lifts)
-        if line.lifts != self.lifts:
-            return False  # it would not fit even when all that runs has ended
+        if line.lifts != self.lifts and not (self.pool.within and self.standing):
+            return False  # it would not fit even when all that runs has ended, or not before the reservation ends
         # Tasks of an array are alike: the first that waits stands for them.
         return self.policy.backfill.depth > 0 and line.next_job()
 
@@ -274,7 +272,7 @@ class _Pass:
             self.placer.lift(lane, *standing)
             self.lifts += 1
         if line.lifts != self.lifts:
-            chosen = self.placer.start(lane, self.now + lane.estimate_ms)
+            chosen = self.placer.start(lane, self._end(lane, self.now))
             if chosen is not None:
                 self._starts(lane, task, chosen, backfilled=bool(self.promises))
                 self.moved |= standing is not None
@@ -299,7 +297,7 @@ class _Pass:
         if not victims:
             return
         self.placer.lift(lane, promise.start_by, self._rows(promise))
-        rooms = self.placer.rooms_between(soon, soon + lane.estimate_ms)
+        rooms = self.placer.rooms_between(soon, self._end(lane, soon))
         victims = preemptor.make_room(self.pool, lane, line.job, task, rooms, victims)
         if not victims:
             self.placer.stand(lane, promise.start_by, self._rows(promise))
@@ -323,15 +321,24 @@ class _Pass:
 
     # -- jobs ahead of their turn ------------------------------------------------------------------------
 
-    def candidates(self) -> tuple[int, ...]:
-        """Starts what fits beside the promises. If it is cut: the lanes that have not been refused."""
+    def _firm_from(self) -> int:
+        """From when on one of the promises is firm. FOREVER_MS: one is already, or there is none."""
+        jobs, after = self.world.jobs, self.policy.backfill.firm_after_ms
+        oldest = min([jobs[task >> ARRAY_BITS].submit_ms for task in self.promises], default=-after)
+        return oldest + after if self.now < oldest + after and not self.held else FOREVER_MS
+
+    def candidates(self, *, soft: bool) -> tuple[int, ...]:
+        """Starts what fits beside the promises. If it is cut: the lanes that have not been refused.
+
+        `soft`: promises may be put off by what is likely to end in time, if it should take longer.
+        """
         now, placer, cycle, turns = self.now, self.placer, self.cycle, self.turns
         shortest = self.policy.backfill.order is CandidateOrder.SHORTEST
-        turns.leave_candidates(placer, self.lifts, shortest=shortest)
+        turns.leave_candidates(placer, self.lifts, shortest=shortest, soft=soft)
         refused = 0
         leaf = turns.leaf()
         while leaf is not None and not cycle.cut:
-            _, _, _, _, estimate, lane, done = turns.take(leaf)
+            length, lane, done = turns.take(leaf)[4:]
             if type(done) is Stopped:
                 self._resume(leaf, done, BEHIND_ALL, keeps=False)
                 leaf = turns.leaf()
@@ -339,7 +346,8 @@ class _Pass:
             if self.begun and self._goes_on(lane, done, shortest=shortest):
                 leaf = turns.leaf()
                 continue
-            chosen = placer.start(lane, now + estimate) if turns.has_room(lane, BEHIND_ALL) else None
+            end = self._end(lane, now) if self.windows else now + length
+            chosen = placer.start(lane, end) if turns.has_room(lane, BEHIND_ALL) else None
             if chosen is None:
                 refused += 1
                 if refused * SIFT_COST > turns.waiting:
@@ -347,8 +355,9 @@ class _Pass:
                     refused = 0
             else:
                 line = done or Line(self.world, lane)
-                self.moved |= now + estimate > self.slips_from
+                self.moved |= end > self.slips_from
                 self._starts(lane, line.task, chosen, backfilled=True)
+                self.moved |= length < lane.estimate_ms
                 turns.started(leaf, line)
                 if line.advance():
                     turns.comes_again(line, shortest=shortest)
@@ -365,13 +374,18 @@ class _Pass:
             return
         if goes_on(self.pool, placer, stopped, now):
             run = stopped.run
-            end = now + stopped.lane.estimate_ms
+            end = self._end(stopped.lane, now)
             self.cycle.resumes.append(JobResumed(now, run.task, run.attempt, end))
             self.turns.started(leaf, stopped)
         elif keeps:
             keep_for(self.pool, placer, stopped, now)
 
     # -- what both do ------------------------------------------------------------------------------------
+
+    def _end(self, lane: Lane, start: int) -> int:
+        """Until when planning takes a job of the lane to run."""
+        end = start + lane.estimate_ms
+        return certain_end(self.windows, end, start + lane.limit_ms) if self.windows else end
 
     def _goes_on(self, lane: Lane, done: Line | None, *, shortest: bool = False) -> bool:
         """True: the task whose turn it was has begun before, and the next of its lane gets a turn of its own."""
@@ -385,7 +399,7 @@ class _Pass:
     def _starts(self, lane: Lane, task: int, chosen: Chosen, *, backfilled: bool) -> None:
         cycle, tries = self.cycle, self.world.tries
         attempt = tries[task].attempt + 1 if task in tries else 1
-        end = self.now + lane.estimate_ms
+        end = self._end(lane, self.now)
         cycle.starts.append(JobStarted(self.now, task, attempt, end, self._names(chosen), backfilled))
         if len(cycle.starts) >= self.policy.cycle.starts_max:
             cycle.cut = CUT_BY_STARTS + self.pool.name
@@ -429,7 +443,7 @@ class _Pass:
             if not self.turns.has_room(lane, held_place(promise)):
                 continue
             self.placer.lift(lane, *standing)
-            chosen = self.placer.start(lane, self.now + lane.estimate_ms)
+            chosen = self.placer.start(lane, self._end(lane, self.now))
             if chosen is None:
                 self.placer.stand(lane, *standing)
                 continue

@@ -1,18 +1,22 @@
 """`due`: the facts that time alone makes true. The loop asks at every turn, before it decides."""
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
 from tidegate.core.asks import asks, next_ask
 from tidegate.core.blame import tried
+from tidegate.core.reserve import moves
 from tidegate.core.tides import next_turn, turned_by_time
 from tidegate.model import events as ev
-from tidegate.model.base import ARRAY_BITS, index_of, job_of
+from tidegate.model.base import ARRAY_BITS, FOREVER_MS, index_of, job_of
 from tidegate.model.jobs import Outcome
 from tidegate.model.nodes import NodeState
+from tidegate.policy.admission import lasting
 from tidegate.policy.estimate import raised_end
 from tidegate.world.arrays import holds
+from tidegate.world.records import Reservation
 from tidegate.world.world import World
 
 
@@ -28,6 +32,10 @@ def due(world: World, now: int) -> tuple[ev.Event, ...]:
     if world.ripe or world.emptying or (world.timers and world.timers[0][0] <= now):
         _conditions(world, now, events)
         _drained(world, now, events)
+        if world.reservations:
+            events.extend(moves(world, now))
+    if world.reservations:
+        events.extend(_reservations_over(world, now))
     if world.asks and world.asks[0][0] <= now:
         events.extend(asks(world, now))
     if world.looks:
@@ -41,6 +49,21 @@ def due(world: World, now: int) -> tuple[ev.Event, ...]:
     if world.gauges:
         events.extend(turned_by_time(world, now))
     return tuple(events)
+
+
+def _reservations_over(world: World, now: int) -> Iterator[ev.Event]:
+    for name in sorted(world.reservations):
+        known = world.reservations[name]
+        if known.spec.end_ms <= now:
+            yield ev.ReservationOver(now, name, "its time is over")
+        elif _given_back_at(world, known) <= now:
+            unused = lasting(world.policy.reservations.unused_grace_ms)
+            yield ev.ReservationOver(now, name, f"nothing ran in it for {unused}, so it is given back")
+
+
+def _given_back_at(world: World, known: Reservation) -> int:
+    grace_ms = world.policy.reservations.unused_grace_ms
+    return FOREVER_MS if known.runs or not grace_ms or known.spec.is_maintenance else known.idle_ms + grace_ms
 
 
 def _conditions(world: World, now: int, events: list[ev.Event]) -> None:
@@ -101,6 +124,10 @@ def next_due(world: World) -> int | None:
         for suspect in world.suspects.values():
             if not suspect.tried and (soonest is None or suspect.until < soonest):
                 soonest = suspect.until
+    for known in world.reservations.values():
+        over = min(known.spec.end_ms, _given_back_at(world, known))
+        if soonest is None or over < soonest:
+            soonest = over
     for excess in world.excesses.values():
         if soonest is None or excess.until < soonest:
             soonest = excess.until

@@ -11,7 +11,8 @@ from tidegate.core.place import Placer, Ranked
 from tidegate.core.preempt import may_preempt, only_savers
 from tidegate.model.jobs import Job, Shape
 from tidegate.model.policy import LEVEL_MAX, PolicySpec
-from tidegate.policy.order import ageing_bound, is_aged, moves_with_time, rank_within
+from tidegate.policy.likely import likely_ms
+from tidegate.policy.order import ageing_bound, defers, is_aged, moves_with_time, rank_within
 from tidegate.world.accounts import USER_MARK, leaf_of, path_of
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
@@ -56,7 +57,9 @@ class Ranking:
                 if row > lowest:
                     self.cursors[shape] = lowest
 
-    def update(self, policy: PolicySpec, pool: Pool, lane: Lane, now: int) -> None:
+    def update(self, world: World, pool: Pool, lane: Lane, now: int) -> bool:
+        """True if a job that was the head before has another rank now."""
+        policy = self.policy
         old = self.known.pop(lane.serial, None)
         if old is not None:
             leaf = self.leaves[FLAT if self.leaf_names is None else leaf_key(policy, self, lane, old[0])]
@@ -65,12 +68,15 @@ class Ranking:
             if aging is not None:
                 del self.by_age[bisect_left(self.by_age, aging)]
         if not lane.jobs:
-            return
+            return False
         head = lane.jobs[0]
         submit = lane.since or head.submit_ms
         bound = ageing_bound(policy, lane)
-        turn = rank_within(policy, bound, pool, lane, head, now)
-        entry = (turn, submit, head.id, lane.units, lane.estimate_ms, lane, None)
+        turn = rank_within(world, policy, bound, pool, lane, head, now)
+        length = lane.estimate_ms
+        if policy.backfill.firm_after_ms and defers(policy.order):
+            length = likely_ms(world, policy.order, lane, head)
+        entry = (turn, submit, head.id, lane.units, length, lane, None)
         self.known[lane.serial] = entry
         key = FLAT if self.leaf_names is None else leaf_key(policy, self, lane, turn)
         found = self.leaves.get(key)
@@ -86,14 +92,24 @@ class Ranking:
                 young = lane.jobs[at]
                 aging = self.ageing[lane.serial] = ((lane.since or young.submit_ms) + bound, young.id, lane)
                 insort(self.by_age, aging)
+        return old is not None and old[2] == head.id and old[0] != entry[0]
 
-    def age(self, policy: PolicySpec, pool: Pool, now: int) -> bool:
+    def age(self, world: World, pool: Pool, now: int) -> bool:
         """Ranks anew the lanes whose head passed the bound since; True if there were any."""
         aged = False
         while self.by_age and now >= self.by_age[0][0]:
-            self.update(policy, pool, self.by_age[0][2], now)
+            self.update(world, pool, self.by_age[0][2], now)
             aged = True
         return aged
+
+
+def ranked(world: World, policy: PolicySpec, pool: Pool, now: int) -> Ranking:
+    """All lanes of the pool in order as of now."""
+    parted = bool(policy.queues) or any(known.level for known in policy.classes.values())
+    ranking = Ranking(policy, pool.capacity, moves_with_time(policy), {} if parted else None)
+    for lane in pool.lanes.values():
+        ranking.update(world, pool, lane, now)
+    return ranking
 
 
 def leaf_key(policy: PolicySpec, ranking: Ranking, lane: Lane, turn: int) -> LeafKey:
@@ -124,6 +140,7 @@ class Settled:
     room_for_promises: bool  # fewer promises were given than the policy allows
     strict: bool  # nobody goes ahead of the last refused
     slips_from: int  # the promised start that may slip: a run beyond it may move the promise
+    firm_from: int  # from when on a promise is firm that could be put off; FOREVER_MS: there is none
     untried: tuple[int, ...]  # serials of lanes that the pass was cut before: all others were refused
 
 
@@ -147,18 +164,15 @@ class Memo:
             self.preempts = may_preempt(world.policy)
             self.only_savers = only_savers(world.policy)
 
-    def ranking(self, policy: PolicySpec, pool: Pool, now: int) -> tuple[Ranking, bool]:
+    def ranking(self, world: World, policy: PolicySpec, pool: Pool, now: int) -> tuple[Ranking, bool]:
         """The lanes in order as of now, and whether the order of what waited before is unchanged."""
         ranking = self.rankings.get(pool.name)
         if ranking is None or ranking.capacity is not pool.capacity or ranking.policy is not policy or ranking.moves:
-            parted = bool(policy.queues) or any(known.level for known in policy.classes.values())
-            moves = moves_with_time(policy)
-            ranking = self.rankings[pool.name] = Ranking(policy, pool.capacity, moves, {} if parted else None)
-            for lane in pool.lanes.values():
-                ranking.update(policy, pool, lane, now)
+            ranking = self.rankings[pool.name] = ranked(world, policy, pool, now)
             return ranking, False
+        unchanged = True
         for lane in pool.changed.values():
-            ranking.update(policy, pool, lane, now)
+            unchanged &= not ranking.update(world, pool, lane, now)
         if ranking.by_age:
-            return ranking, not ranking.age(policy, pool, now)
-        return ranking, True
+            unchanged &= not ranking.age(world, pool, now)
+        return ranking, unchanged

@@ -21,7 +21,8 @@ from tidegate.world.records import Need, Run
 
 Ranked = tuple[int, int, int, int, int, Lane, Any]
 """(rank, submit, job, units, estimate, lane, None): sorts by the first three, for job ids never tie. Units and
-estimate are the lane's, at hand for going over thousands of lanes. A pass uses the last place for its own."""
+estimate are the lane's, at hand for going over thousands of lanes; where promises can be put off it is how long it is
+likely to run. A pass uses the last place for its own."""
 Rooms = list[tuple[int, Columns]]
 """(from when on, free amounts by node): up to the next of them there is never less."""
 Chosen = tuple[Rows, Rows]
@@ -293,33 +294,41 @@ class ColumnPlacer:
         return rows
 
     def promise(self, lane: Lane) -> tuple[int, Chosen] | None:
-        found = self.draft.earliest(lane, lane.estimate_ms)
+        found = self.draft.earliest(lane)
         if found is None:
             return None
         start, room = found
         chosen = choose(self.pool, lane, room, self.by)
         assert chosen is not None, "`earliest` found room"
-        self.draft.keep(start, start + lane.estimate_ms, *chosen, lane.need)
+        self.draft.keep(start, self.draft.end_of(lane, start), *chosen, lane.need)
         return start, chosen
 
     def stand(self, lane: Lane, start: int, chosen: Chosen) -> Chosen | None:
         draft = self.draft
         start = max(start, draft.now)
-        end = start + lane.estimate_ms
+        end = draft.end_of(lane, start)
         room = self.room_between(start, end)
         if not chosen[0]:  # promised while the pool was counted
             again = choose(self.pool, lane, room, self.by)
             if again is None:
                 return None
             chosen = again
-        elif any(
-            room[column, row] < amount * count
-            for column, amount in lane.need
-            for row, count in zip(*chosen, strict=True)
-        ):
+        elif not self._holds(lane, room, chosen):
             return None
         draft.keep(start, end, *chosen, lane.need)
         return chosen
+
+    def _holds(self, lane: Lane, room: Columns, chosen: Chosen) -> bool:
+        """Labels too: what the policy keeps for other classes may be another row than before."""
+        rows, counts = chosen
+        where = lane.shape.where
+        if where and not self.pool.rows_matching(where)[list(rows)].all():
+            return False
+        return not any(
+            room[column, row] < amount * count
+            for column, amount in lane.need
+            for row, count in zip(rows, counts, strict=True)
+        )
 
     def put_off(self, lane: Lane, start: int, until: int, chosen: Chosen) -> bool:
         self.lift(lane, start, chosen)
@@ -354,7 +363,7 @@ class ColumnPlacer:
 
     def lift(self, lane: Lane, start: int, chosen: Chosen) -> None:
         start = max(start, self.draft.now)
-        self.draft.give_back(start, start + lane.estimate_ms, *chosen, lane.need)
+        self.draft.give_back(start, self.draft.end_of(lane, start), *chosen, lane.need)
         self.shut.clear()  # there is more room than when they were refused
         self.refused.clear()
         self.fitting.clear()

@@ -119,8 +119,11 @@ class Preemptor:
         """The lowest level first, then the lowest rung, then those that lose least."""
         world, level, found = self.world, self._class(job).level, []
         users = Counter(user for at, user in world.interrupted if at > self.now - MINUTE_MS)
+        ends = planned_ends(pool) if pool.reserved else {}
         for run in world.runs.values():
             if run.pool != pool.name or run.task in world.halting:
+                continue
+            if pool.reserved and run.task not in ends:
                 continue
             other = world.jobs[run.task >> ARRAY_BITS]
             known = self._class(other)
@@ -145,6 +148,8 @@ class Preemptor:
                 rung = self._rung(run, other) if claim is not None else 0
                 lost = 0 if suspends else self._lost(run, other)
                 leaves = replace(run, need=lent_by(world, run)) if suspends else run
+                if pool.reserved:
+                    leaves = replace(leaves, expected_end=ends[run.task])
                 found.append(Victim(known.level, rung, lost, run.task, leaves, why, rule))
                 users[other.spec.user] += 1
         found.sort(key=lambda victim: (victim.level, -victim.rung, victim.lost, -victim.run.start_ms, -victim.task))
@@ -261,6 +266,11 @@ class Preemptor:
 
     def _look_at(self, pool: Pool, at: int) -> None:
         self.looks[pool.name] = min(at, self.looks.get(pool.name, at))
+
+
+def planned_ends(pool: Pool) -> dict[int, int]:
+    """By task, of those in this part of a pool: some are planned with their time limit."""
+    return {task: end for end in pool.end_times for task in pool.runs_at[end]}
 
 
 # -- which of them are enough ------------------------------------------------------------------------------

@@ -7,10 +7,11 @@ interrupt it again. If its cpus are not free it keeps them from the time on at w
 from collections import deque
 
 from tidegate.core.place import ColumnPlacer, Ranked
-from tidegate.model.base import ARRAY_BITS
+from tidegate.model.base import ARRAY_BITS, FOREVER_MS
 from tidegate.model.jobs import Job
 from tidegate.policy.order import AGED, OVERDUE, ageing_bound
 from tidegate.world.lanes import Lane
+from tidegate.world.pauses import limit_left
 from tidegate.world.pool import CLOSED, Pool
 from tidegate.world.records import Run
 from tidegate.world.rungs import AS_SUBMITTED
@@ -42,8 +43,9 @@ def stopped_entries(world: World, pool: Pool, now: int) -> list[Ranked]:
         if pause.held or task in world.halting:
             continue
         run, job = world.runs[task], world.jobs[task >> ARRAY_BITS]
-        queue, klass, shape, _, user, _ = world.lane_key(job)
-        key = (queue, klass, shape, pause.left_ms, user, AS_SUBMITTED)
+        queue, klass, shape, _, user, _, reservation, _ = world.lane_key(job)
+        limit_ms = limit_left(world, run) if pool.reserved else 0
+        key = (queue, klass, shape, pause.left_ms, user, AS_SUBMITTED, reservation, limit_ms)
         lane = Lane(-task - 1, key, pause.lent, None, deque((job,)))
         bound = ageing_bound(world.policy_in(pool.name), lane)
         turn = AGED if bound and now - job.submit_ms >= bound else FIRST
@@ -54,7 +56,7 @@ def stopped_entries(world: World, pool: Pool, now: int) -> list[Ranked]:
 
 def goes_on(pool: Pool, placer: ColumnPlacer, stopped: Stopped, now: int) -> bool:
     """Takes its cpus, if they are free until it ends."""
-    end = now + stopped.lane.estimate_ms
+    end = placer.draft.end_of(stopped.lane, now)
     if not _is_free(pool, placer, stopped, now, end):
         return False
     placer.draft.start(end, stopped.run.rows, stopped.run.counts, stopped.lane.need)
@@ -72,8 +74,9 @@ def keep_for(pool: Pool, placer: ColumnPlacer, stopped: Stopped, now: int) -> No
     }
     times.update(end for _, end, rows, _, _ in (*draft.started, *draft.kept) if not mine.isdisjoint(rows))
     for start in sorted(times)[:TIMES_TRIED_MAX]:
-        if _is_free(pool, placer, stopped, start, start + lane.estimate_ms):
-            draft.keep(start, start + lane.estimate_ms, run.rows, run.counts, lane.need)
+        end = draft.end_of(lane, start)
+        if start < FOREVER_MS and _is_free(pool, placer, stopped, start, end):
+            draft.keep(start, end, run.rows, run.counts, lane.need)
             return
 
 

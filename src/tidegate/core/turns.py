@@ -15,7 +15,6 @@ from tidegate.core.resume import Stopped
 from tidegate.model.base import ARRAY_BITS
 from tidegate.model.events import Promise
 from tidegate.model.jobs import Job
-from tidegate.model.policy import PolicySpec
 from tidegate.policy.order import is_aged, rank, rank_when_aged
 from tidegate.policy.share import Branch, Key, Place, Shares, held_place
 from tidegate.world.arrays import turns
@@ -102,18 +101,21 @@ class Turns:
     """`entries` by leaf; they are only read. `shares`: of this cycle, where the policy has queues."""
 
     __slots__ = (
-        "heaps", "leaves", "level", "levels", "members", "now", "policy", "pool", "ranking", "shares", "waiting",
+        "heaps", "leaves", "level", "levels", "members", "now", "policy", "pool", "ranking", "shares", "soft",
+        "waiting", "world",
     )  # fmt: skip
 
     def __init__(
-        self, policy: PolicySpec, now: int, pool: Pool, ranking: Ranking, leaves: dict[LeafKey, list[Ranked]],
+        self, world: World, now: int, pool: Pool, ranking: Ranking, leaves: dict[LeafKey, list[Ranked]],
         shares: Shares | None, stopped: list[Ranked] = NOBODY,
     ) -> None:  # fmt: skip
-        self.policy = policy
+        self.world = world
+        self.policy = ranking.policy
         self.pool = pool
         self.ranking = ranking
         self.shares = shares
         self.now = now
+        self.soft = False  # promises may be put off by what is likely to end in time
         self.waiting = 0
         self.leaves: dict[LeafKey, Leaf] = {}
         for key, entries in leaves.items():
@@ -213,9 +215,10 @@ class Turns:
     def comes_again(self, line: Line, *, shortest: bool = False) -> None:
         """The line's next job, in its own turn."""
         job, lane = line.job, line.lane
-        turn = rank(self.policy, self.pool, lane, job, self.now)
-        first = lane.estimate_ms if shortest else turn
-        level = self._come((first, lane.since or job.submit_ms, job.id, lane.units, lane.estimate_ms, lane, line), turn)
+        turn = rank(self.world, self.policy, self.pool, lane, job, self.now)
+        length = self._length(lane)
+        first = length if shortest else turn
+        level = self._come((first, lane.since or job.submit_ms, job.id, lane.units, length, lane, line), turn)
         if level != self.level and level not in self.levels:
             insort(self.levels, level)
 
@@ -230,15 +233,28 @@ class Turns:
         self.waiting += 1
         return key[0]
 
+    def _length(self, lane: Lane) -> int:
+        """How long it is taken to run."""
+        known = self.ranking.known.get(lane.serial) if self.soft else None
+        return lane.estimate_ms if known is None else known[4]
+
     # -- ahead of their turn -----------------------------------------------------------------------------
 
-    def leave_candidates(self, placer: Placer, lifts: int, *, shortest: bool) -> None:
-        """Leaves those who may start now. `shortest`: within each leaf the shortest go first from here on."""
+    def leave_candidates(self, placer: Placer, lifts: int, *, shortest: bool, soft: bool) -> None:
+        """Leaves those who may start now. `shortest`: within each leaf the shortest go first from here on.
+
+        `soft`: they are taken to run as long as is likely, else as long as they ask for.
+        """
+        self.soft = soft
+        judged_anew = self.policy.backfill.firm_after_ms > 0
         self.waiting = 0
         for leaf in self.leaves.values():
-            rest = placer.sift(leaf.entries[leaf.at :] if leaf.at else leaf.entries)
+            rest = leaf.entries[leaf.at :] if leaf.at else leaf.entries
             if leaf.again:
-                rest += [entry for entry in leaf.again if entry[6].lifts != lifts]
+                rest = rest + [entry for entry in leaf.again if entry[6].lifts != lifts]
+            if judged_anew:
+                rest = [(*entry[:4], self._length(entry[5]), entry[5], entry[6]) for entry in rest]
+            rest = placer.sift(rest)
             if shortest:
                 rest = [(entry[4], *entry[1:]) for entry in rest]
             if len(rest) > 1:

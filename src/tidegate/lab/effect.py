@@ -87,8 +87,8 @@ class Tried:
 def in_line(memo: Memo, world: World, pool: Pool, now: int) -> Iterator[Job]:
     """The waiting jobs of a pool as `decide` would have their turn, if each were refused."""
     policy = world.policy_in(pool.name)
-    ranking, _ = memo.ranking(policy, pool, now)
-    turns = Turns(policy, now, pool, ranking, ranking.leaves, Shares(world, now) if policy.queues else None)
+    ranking, _ = memo.ranking(world, policy, pool, now)
+    turns = Turns(world, now, pool, ranking, ranking.leaves, Shares(world, now) if policy.queues else None)
     leaf = turns.leaf()
     while leaf is not None:
         lane, known = turns.take(leaf)[5:]

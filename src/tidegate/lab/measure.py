@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from tidegate.lab.pauses import Pauses
 from tidegate.loop.promises import Promises
@@ -65,6 +66,7 @@ class Collector:
         self.arrays: dict[int, int] = {}  # tasks of an array that have not ended
         self.waits = array("q")
         self.runs = array("q")
+        self.works = array("q")  # resource x milliseconds of each; its order is that of `waits`
         self.work = 0  # resource x milliseconds
         self.first_ms: int | None = None
         self.last_ms = 0
@@ -177,6 +179,7 @@ class Collector:
             self.kept.pop(event.task, None)
             self.waits.append(event.at - max(job.submit_ms, job.spec.begin_ms) - run)
             self.runs.append(run)
+            self.works.append(held * run)
             self.work += held * run
             self.backfilled += start.backfilled
             self.last_ms = max(self.last_ms, event.at)
@@ -194,6 +197,11 @@ class Collector:
         if event.job not in self.arrays:
             del self.live[event.job]
 
+    def _largest(self) -> npt.NDArray[np.int64]:
+        """Which tenth of the tasks, one at least, took most of the resource; ties as they ended."""
+        works = np.frombuffer(self.works, np.int64)
+        return np.argsort(-works, kind="stable")[: max(1, len(works) // 10)]
+
     def figures(self, capacity: int) -> dict[str, Any]:
         """`capacity`: all of the resource that utilisation is measured in."""
         waits = np.frombuffer(self.waits, np.int64) if self.waits else np.zeros(0, np.int64)
@@ -208,6 +216,7 @@ class Collector:
             "wait_p50_s": float(np.percentile(waits, 50)) / 1000 if any_ended else 0.0,
             "wait_p95_s": float(np.percentile(waits, 95)) / 1000 if any_ended else 0.0,
             "wait_max_s": float(waits.max()) / 1000 if any_ended else 0.0,
+            "wait_mean_largest_s": float(waits[self._largest()].mean()) / 1000 if any_ended else 0.0,
             "completion_mean_s": float((waits + runs).mean()) / 1000 if any_ended else 0.0,
             "bsld_mean": float(slowdowns.mean()) if any_ended else 0.0,
             "bsld_max": float(slowdowns.max()) if any_ended else 0.0,

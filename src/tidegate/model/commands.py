@@ -4,6 +4,7 @@ from tidegate.model.base import Value
 from tidegate.model.jobs import Amounts, JobSpec, Pairs
 from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import PolicySpec
+from tidegate.model.reservations import ReservationSpec
 
 
 class Submit(Value, frozen=True, gc=False, tag=True):
@@ -105,6 +106,21 @@ class RevokeExcess(Value, frozen=True, gc=False, tag=True):
     by: str = ""
 
 
+class Reserve(Value, frozen=True, gc=False, tag=True):
+    """Keeps capacity for somebody. The same reservation again changes nothing."""
+
+    spec: ReservationSpec
+    operator: bool = False  # beyond any quota,
+    force: bool = False  # and whatever runs or is promised there
+
+
+class EndReservation(Value, frozen=True, gc=False, tag=True):
+    """What it keeps is free for all again; what runs there runs on."""
+
+    name: str
+    by: str = ""
+
+
 Command = (
     Submit
     | Cancel
@@ -120,6 +136,8 @@ Command = (
     | ChangePolicy
     | ApproveExcess
     | RevokeExcess
+    | Reserve
+    | EndReservation
 )
 
 

@@ -7,6 +7,7 @@ from tidegate.model.base import Value
 from tidegate.model.jobs import NOTHING_KNOWN, Amounts, Job, Outcome, Pairs, Used
 from tidegate.model.nodes import Node
 from tidegate.model.policy import PolicySpec, Tide
+from tidegate.model.reservations import ReservationSpec
 
 Placement = tuple[tuple[str, int], ...]
 """(node, chunks there), in node order of the pool."""
@@ -288,6 +289,31 @@ class ExcessOver(Value, frozen=True, gc=False, tag=True):
     by: str = ""  # who revoked it; "": its time had come
 
 
+class ReservationMade(Value, frozen=True, gc=False, tag=True):
+    """From its start to its end nobody else may use so much of these nodes."""
+
+    at: int
+    spec: ReservationSpec
+    nodes: Placement
+    operator: bool = False  # it counts towards nobody's quota
+
+
+class ReservationMoved(Value, frozen=True, gc=False, tag=True):
+    """A node of it takes no work any more; what was kept there is kept elsewhere."""
+
+    at: int
+    name: str
+    nodes: Placement
+
+
+class ReservationOver(Value, frozen=True, gc=False, tag=True):
+    """What it kept is free for all. What runs there runs on; who waited for it waits with the others."""
+
+    at: int
+    name: str
+    why: str
+
+
 class Seen(Value, frozen=True, gc=False):
     """What a tide turned on."""
 
@@ -370,6 +396,9 @@ Event = (
     | PolicyChanged
     | ExcessApproved
     | ExcessOver
+    | ReservationMade
+    | ReservationMoved
+    | ReservationOver
     | TideTurned
     | CycleRan
 )

@@ -173,10 +173,11 @@ class JobSpec(Value, frozen=True, gc=False, omit_defaults=True, rename={"klass":
     own_fault: bool = False  # that it fails is its own affair: no node is blamed for it
     starts_over: bool = False  # it cannot save itself, and says that it may be ended and begun anew all the same
     tags: Pairs = ()
+    reservation: str = ""  # runs on what is kept there, and while it is
     work: Work | None = None  # None: nothing that could run, as in a replay
 
 
-class Job(Value, frozen=True, gc=False):
+class Job(Value, frozen=True, gc=False, omit_defaults=True):
     """A job as accepted: the spec, its identity, its pool, and the run time that planning assumes."""
 
     id: int
@@ -184,3 +185,4 @@ class Job(Value, frozen=True, gc=False):
     estimate_ms: int
     pool: str
     spec: JobSpec
+    compared: bool = False  # with other jobs of its user: how long those ran says how long it may

@@ -29,6 +29,7 @@ class OrderBy(StrEnum):
     SHORTEST = "shortest"
     SMALLEST_AREA = "smallest-area"
     EXPANSION = "expansion"
+    DEFERRED = "deferred"
     PRIORITY = "priority"
     SHORTEST_REMAINING = "shortest-remaining"
     FEEDBACK = "feedback"
@@ -77,8 +78,35 @@ class Order(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defau
             "with more of them in a pool nobody goes ahead at all",
         ),
     ] = 16
-    why: str = ""
     then: Annotated[OrderBy, Meta(description="under `feedback`: what is compared within a rung")] = OrderBy.FCFS
+    per_doubling_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="under `deferred` a job counts as submitted so much later for every doubling "
+            "of the time it is likely to run",
+        ),
+    ] = 6 * HOUR_MS
+    short_ms: Annotated[
+        int, Meta(ge=1, description="where doublings begin: under `deferred` run times well below it are all the same")
+    ] = MINUTE_MS
+    scout_from: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="under `deferred`, where so many alike jobs wait and none runs, the first is put ahead, "
+            "by `per_doubling` for every doubling of their number: it tells how long the others will take; 0: none is",
+        ),
+    ] = 2
+    wide_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="under `deferred` a job that takes all of its pool counts as submitted so much earlier, others "
+            "by their share: room for them is hard to find",
+        ),
+    ] = 12 * HOUR_MS
+    why: str = ""
 
 
 class Feedback(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
@@ -121,6 +149,14 @@ class Backfill(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_de
             le=100,
             description="by how much of a hundred of its run time those who go ahead may delay the one job that holds "
             "a promise, all in all; 0: not at all",
+        ),
+    ] = 0
+    firm_after_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="a promise to a job that has not waited so long may be put off: under order `deferred` others "
+            "go ahead where they are likely to end in time, whatever their limits say; 0: every promise is firm",
         ),
     ] = 0
     why: str = ""
@@ -330,6 +366,38 @@ class Checkpoints(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit
     why: str = ""
 
 
+class Reservations(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """What users may reserve by themselves, and when a reservation is given back."""
+
+    unused_grace_ms: Annotated[
+        int, Meta(ge=0, description="one that nothing runs in for so long is given back; 0: it is kept to its end")
+    ] = 0
+    user_hours: Annotated[
+        Bounds,
+        Meta(
+            description="resource-hours that all reservations of one user may hold, whatever is still to come of them; "
+            "none: only operators reserve"
+        ),
+    ] = ()
+    user_ahead_ms: Annotated[int, Meta(ge=1, description="how far ahead one that a user makes may begin")] = (
+        7 * 24 * HOUR_MS
+    )
+    user_lasts_max_ms: Annotated[int, Meta(ge=1, description="how long one that a user makes may last")] = 24 * HOUR_MS
+    why: str = ""
+
+
+class Kept(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """Nodes of a pool that only jobs of some classes may use, at any time."""
+
+    nodes: Annotated[int, Meta(ge=0, description="so many nodes, the last of the pool that take work")] = 0
+    percent: Annotated[
+        int, Meta(ge=0, le=100, description="or so much of the pool's nodes, rounded up; the larger of the two counts")
+    ] = 0
+    pool: Annotated[str, Meta(description="of this pool; none: of each")] = ""
+    classes: Annotated[tuple[str, ...], Meta(description="jobs of these classes may use them; none: nobody may")] = ()
+    why: str = ""
+
+
 class Cycle(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """Where one pass stops, in counts; the next pass goes on from there."""
 
@@ -402,6 +470,8 @@ class PolicySpec(Value, frozen=True, gc=False, forbid_unknown_fields=True, omit_
     preemption: Preemption = Preemption()
     checkpoints: Checkpoints = Checkpoints()
     cycle: Cycle = Cycle()
+    reservations: Reservations = Reservations()
+    kept: dict[str, Kept] = msgspec.field(default_factory=dict)
     admission: dict[str, Rule] = msgspec.field(default_factory=dict)
     tide: Tides | None = None
     feedback: Feedback = Feedback()

@@ -89,7 +89,7 @@ def _meets(world: World, spec: JobSpec, rule: Rule) -> bool:
         return False
     if spec.limit_ms < rule.time_from_ms or (rule.needs_tags and not _missing(spec, rule)):
         return False
-    return all(_asked(spec, bound.resource) >= _amount(world, bound) for bound in rule.at_least)
+    return all(_asked(spec, bound.resource) >= amount_of(world, bound) for bound in rule.at_least)
 
 
 def _missing(spec: JobSpec, rule: Rule) -> list[str]:
@@ -104,7 +104,7 @@ def _asked(spec: JobSpec, resource: str) -> int:
     return sum([amount for name, amount in shape.chunk if name == resource]) * shape.count
 
 
-def _amount(world: World, bound: Bound) -> int:
+def amount_of(world: World, bound: Bound) -> int:
     """At least 1: nobody asks for a part of nothing."""
     if not bound.part:
         return bound.amount
@@ -134,7 +134,7 @@ def _by_rule(world: World, spec: JobSpec, name: str, rule: Rule, now: int) -> Re
         cures.append(f"submit it to begin in {lasting(-(-(opens - now) // MINUTE_MS) * MINUTE_MS)} or later")
     if rule.needs_tags:
         cures.append(f"tag it with {', '.join(_missing(spec, rule))}")
-    cures += [f"ask for less than {said(bound.resource, _amount(world, bound))}" for bound in rule.at_least]
+    cures += [f"ask for less than {said(bound.resource, amount_of(world, bound))}" for bound in rule.at_least]
     if rule.time_from_ms:
         cures.append(f"ask for less than {lasting(rule.time_from_ms)}")
     if rule.unless_classes:

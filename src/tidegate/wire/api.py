@@ -12,26 +12,15 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from tidegate.wire.bodies import NAME_MAX, Body, Count, Millis, Name, Whole
+from tidegate.wire.reservations import EndReservationBody, ReservationsBody, ReserveBody
 from tidegate.wire.tides import TidesBody
 
-NAME_MAX = 200
 ARGUMENTS_MAX = 10_000
 SCRIPT_MAX = 4 << 20
 JOBS_PER_REQUEST_MAX = 10_000
 POLICY_MAX = 64 * 1024
 NOTE_MAX = 1000
-
-Name = Annotated[str, Meta(max_length=NAME_MAX)]
-Count = Annotated[int, Meta(ge=0, le=1 << 40)]
-Millis = Annotated[int, Meta(ge=0, le=1 << 53)]
-
-
-class Body(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """An unknown field in a request is a mistake of the client, and said so."""
-
-
-class Whole(Body, omit_defaults=False):
-    """An answer whose every field is always there: scripts count on it."""
 
 
 class AfterBody(Body):
@@ -83,6 +72,7 @@ class SubmitBody(Body, rename={"klass": "class"}):
     checkpoint: CheckpointBody | None = None
     starts_over: bool = False  # it cannot save itself, and may be ended and begun anew all the same
     tags: dict[str, str] = {}
+    reservation: Name = ""  # runs on what is kept there, and while it is
     env: dict[str, str] = {}
     cwd: str = "/"
     stdin: str = ""
@@ -480,6 +470,12 @@ ROUTES = (
           "Lets a queue hold more than its limit for a time. For its approvers; a path is written with %2F."),
     Route("revoke", "POST", "/v1/queues/{queue}/revoke", RevokeBody, DoneBody,
           "Ends what was approved for a queue. What runs, runs on."),
+    Route("reservations", "GET", "/v1/reservations", None, ReservationsBody,
+          "What is reserved, now or later, where, and for whom."),
+    Route("reserve", "POST", "/v1/reservations", ReserveBody, DoneBody,
+          "Keeps capacity from one time to another. For administrators, and for users within the policy's quota."),
+    Route("end_reservation", "POST", "/v1/reservations/{reservation}/release", EndReservationBody, DoneBody,
+          "Gives back what is reserved. For administrators, and for whoever made it. What runs, runs on."),
     Route("policy", "GET", "/v1/policy", None, PolicyBody, "The policy in force, or an older one.",
           (("version", "which one; left out: the one in force"),)),
     Route("set_policy", "PUT", "/v1/policy", PolicyWish, PolicySetBody,

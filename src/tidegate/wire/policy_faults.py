@@ -51,6 +51,16 @@ def faults(spec: PolicySpec) -> Iterator[Fault]:
             if not bound.amount and not bound.part:
                 yield Fault(f"admission.{name}.at_least.{bound.resource}", "every job asks for as much", "leave it out")
 
+    for name, kept in spec.kept.items():
+        if not kept.nodes and not kept.percent:
+            yield Fault(f"kept.{name}", "keeps nothing", "say how many nodes, or how much percent of them")
+    for bound in spec.reservations.user_hours:
+        if bound.part or bound.resource == NODES:
+            yield Fault(
+                f"reservations.user_hours.{bound.resource}", "is no amount of a resource",
+                "write how much of it for an hour, such as gpus: 32",
+            )  # fmt: skip
+
 
 def _feedback(spec: PolicySpec) -> Iterator[Fault]:
     rungs = spec.feedback.rungs_ms

@@ -43,6 +43,7 @@ TEXTS = {
     "PolicySpec.name": "what reports and comparisons call the policy",
     "PolicySpec.classes": "priority classes by name; a job of no class listed here has level 0 and no head start",
     "PolicySpec.queues": "the tree of queues, by path; none: all jobs stand in one line, whatever queue they name",
+    "PolicySpec.kept": "what is kept of the nodes for jobs of some classes at any time, by name",
     "PolicySpec.admission": "rules by name; a job that one of them meets is refused",
     "PolicySpec.tide": "when demand is a burst, and what it changes; none: nothing is measured",
     "Fit.by": "which nodes are taken first: in order, fewest more of the same, least free, most free",

@@ -28,6 +28,12 @@ def hints(spec: PolicySpec) -> Iterator[Hint]:
     yield from _classes(spec)
     yield from _queues(spec)
     yield from _admission(spec)
+    for name, kept in spec.kept.items():
+        if not kept.classes:
+            yield Hint(f"kept.{name}", "nobody may use what it keeps", "list the classes that may")
+        for klass in kept.classes:
+            if klass not in spec.classes:
+                yield Hint(f"kept.{name}", f"class {klass!r} is not listed under classes", "list it, or mend the name")
     yield from _tides(spec)
     steps = spec.estimate.raise_steps_ms
     if any(step <= 0 for step in steps[:1]) or any(b <= a for a, b in pairwise(steps)):
@@ -49,6 +55,8 @@ def _order(spec: PolicySpec) -> Iterator[Hint]:
             f"under {order.by.value} a job can starve: later ones may go before it without end",
             "leave it out for 7d, or set one, unless a published simulation is to be reproduced",
         )
+    if order.by is OrderBy.DEFERRED and not order.per_doubling_ms:
+        yield Hint("order.per_doubling", "nothing is deferred, so it is first come first served", "set it, such as 6h")
 
 
 def _backfill(spec: PolicySpec) -> Iterator[Hint]:

@@ -12,19 +12,24 @@ from tidegate.world import arrays
 from tidegate.world.accounts import charge, reopen
 from tidegate.world.ended import job_gone, name_environment, notice_sent, remember_run
 from tidegate.world.gauges import arrived, note_start, tide_turned, watch_anew, watch_pools
+from tidegate.world.holds import count_run
+from tidegate.world.kept import kept_rows
 from tidegate.world.nodes import blame, change_node, forgive
 from tidegate.world.pauses import is_suspended, resumed, stopped_ms, suspended, suspension_changed
 from tidegate.world.pool import FITTING_KEPT
 from tidegate.world.records import NO_TRIES, ArrayState, Excess, HaltAsked, Parked, Run, Tries
+from tidegate.world.reservations import change_reservation
 from tidegate.world.saves import ask_no_more, asked, begin_saving, kept, stop_saving
 from tidegate.world.waiting import (
     can_start,
+    count_alike,
     end_promises,
     enter_lane,
     leave_lane,
     park,
     promise_made,
     promise_over,
+    rank_anew,
     regroup,
     set_array,
     take_off,
@@ -77,12 +82,8 @@ def apply(world: World, event: ev.Event) -> None:
             world.digest.environments.touched.add(event.name)
         case ev.NoticeSent():
             notice_sent(world, event.job)
-        case ev.StraySeen():
-            world.strays[event.task, event.attempt] = world.ordered = world.seq
-            world.digest.strays.touched.add((event.task, event.attempt))
-        case ev.StrayGone():
-            world.strays.pop((event.task, event.attempt), None)
-            world.digest.strays.gone((event.task, event.attempt))
+        case ev.StraySeen() | ev.StrayGone():
+            _stray_changed(world, event)
         case ev.LookedAgain():
             _looked_again(world, event)
         case ev.TideTurned():
@@ -91,11 +92,24 @@ def apply(world: World, event: ev.Event) -> None:
             _policy_changed(world, event)
         case ev.ExcessApproved() | ev.ExcessOver():
             _excess_changed(world, event)
+        case ev.ReservationMade() | ev.ReservationMoved() | ev.ReservationOver():
+            change_reservation(world, event)
         case ev.NodeChanged() | ev.NodeSuspected() | ev.NodeTried() | ev.NodeCleared():
             change_node(world, event)
             watch_pools(world, event.at)
         case _:
             assert_never(event)
+
+
+def _stray_changed(world: World, event: ev.StraySeen | ev.StrayGone) -> None:
+    key = (event.task, event.attempt)
+    match event:
+        case ev.StraySeen():
+            world.strays[key] = world.ordered = world.seq
+            world.digest.strays.touched.add(key)
+        case ev.StrayGone():
+            world.strays.pop(key, None)
+            world.digest.strays.gone(key)
 
 
 def _looked_again(world: World, event: ev.LookedAgain) -> None:
@@ -110,7 +124,11 @@ def _policy_changed(world: World, event: ev.PolicyChanged) -> None:
     world.policy, world.policy_version = event.policy, event.version
     if before.queues or event.policy.queues:
         reopen(world, before.share.half_life_ms, event.at)
-    if before.queues or event.policy.queues or stood or world.has_standings:
+    if before.kept or event.policy.kept:
+        for pool in world.pools.values():
+            pool.keep(kept_rows(event.policy, pool))
+    anew = stood or world.has_standings or before.kept or event.policy.kept
+    if before.queues or event.policy.queues or anew:
         regroup(world)
     if before.tide is not None or event.policy.tide is not None:
         watch_anew(world, before.tide, event.at)
@@ -173,7 +191,7 @@ def _job_submitted(world: World, event: ev.JobSubmitted) -> None:
         world.next_job = job.id + 1
     fitting = world.pools[job.pool].fitting
     if len(fitting) < FITTING_KEPT:
-        fitting.add(spec.shape)  # it was accepted, so it fits
+        fitting.add(world.shape_of(spec, job.pool))  # it was accepted, so it fits
     if event.key:
         _remember_key(world, event)
     if spec.array is not None:
@@ -185,8 +203,11 @@ def _job_submitted(world: World, event: ev.JobSubmitted) -> None:
         name_environment(world, spec.work.env)
     if spec.deadline_ms < FOREVER_MS:
         watch_deadline(world, job, event.at)
-    if spec.after or spec.held or spec.begin_ms > event.at:
-        park(world, job, Parked(spec.after, False, spec.held, spec.begin_ms))
+    begin_ms = spec.begin_ms
+    if spec.reservation:
+        begin_ms = max(begin_ms, world.reservations[spec.reservation].spec.start_ms)
+    if spec.after or spec.held or begin_ms > event.at:
+        park(world, job, Parked(spec.after, False, spec.held, begin_ms))
     else:
         enter_lane(world, job)
 
@@ -264,10 +285,14 @@ def _job_started(world: World, event: ev.JobStarted) -> None:
     )  # fmt: skip
     world.runs[task] = run
     pool.occupy(run)
+    if pool.reserved:
+        count_run(world, run, 1, event.at)
     if spec.checkpoint is not None:
         begin_saving(world, job, run)
     if world.gauges and event.attempt == 1:
         note_start(world, job, event.at)
+    if job.compared:
+        count_alike(world, job, 1)
     world.launching[task] = world.ordered = world.seq
     digest = world.digest
     digest.runs.touched.add(task)
@@ -323,7 +348,9 @@ def _job_ended(world: World, event: ev.JobEnded) -> None:
         vacate(world, run, event.at)
         if world.saves:
             stop_saving(world, task)
-        remember_run(world, job.spec.user, event.at, run, stopped)
+        remember_run(world, job, event.at, run, stopped)
+        if world.alike:
+            rank_anew(world, job, ended=True)
         if event.blames:
             blame(world, job.id, run)
         elif world.marks and event.outcome is Outcome.COMPLETED:

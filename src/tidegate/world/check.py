@@ -13,16 +13,22 @@ from tidegate.model.nodes import NodeState
 from tidegate.model.policy import in_tides
 from tidegate.world.accounts import path_of
 from tidegate.world.digest import MODULUS, RECORD_KINDS, Digest
-from tidegate.world.lanes import LaneKey
+from tidegate.world.holds import reservation_of
+from tidegate.world.kept import kept_rows
+from tidegate.world.lanes import LaneKey, alike_key
 from tidegate.world.nodes import MARKS_MAX
 from tidegate.world.pool import CLOSED, Pool
 from tidegate.world.records import NO_USE, Need, Run
+from tidegate.world.reservations import reserved_in
 from tidegate.world.world import OUTCOMES_KEPT, USERS_KEPT, World
 
 
 def check(world: World, *, may_be_overfull: bool = False) -> list[str]:
     """`may_be_overfull`: a node's capacity was lowered below what ran there, so it may hold more than it has."""
-    parts = (_jobs, _runs, _pauses, _arrays, _accounts, _parked, _nodes, _environments, _memory, _gauges, _digest)
+    parts = (
+        _jobs, _runs, _pauses, _arrays, _accounts, _parked, _nodes, _reservations, _environments, _memory, _gauges,
+        _digest,
+    )  # fmt: skip
     found = [what for part in parts for what in part(world)]
     if found:
         return found  # what follows is derived from records that agree with each other
@@ -104,6 +110,8 @@ def _runs(world: World) -> Iterator[str]:
         shape = job.spec.shape
         if run.pool != job.pool or sorted(held_in_full(world, run)) != sorted(world.need_of(shape.chunk) or ()):
             yield f"run {task} holds something else than its job asked for"
+        if run.plain and (not shape.stack or shape.where):
+            yield f"run {task} is plain, and its shape is {shape}"
         if sum(run.counts) != shape.count or min(run.counts) < 1 or (not shape.stack and max(run.counts) > 1):
             yield f"run {task} holds {run.counts} chunks of {shape.count}, stack {shape.stack}"
         if len(set(run.rows)) != len(run.rows) or len(run.rows) != len(run.counts):
@@ -240,6 +248,26 @@ def _nodes(world: World) -> Iterator[str]:
         yield f"ended jobs failed somewhere: {sorted(world.failed_on.keys() - world.jobs.keys())}"
 
 
+def _reservations(world: World) -> Iterator[str]:
+    runs = Counter(reservation_of(world, run) for run in world.runs.values() if job_of(run.task) in world.jobs)
+    for name, known in world.reservations.items():
+        spec = known.spec
+        pool = world.pools.get(known.pool)
+        if name != spec.name or pool is None or not spec.start_ms < spec.end_ms:
+            yield f"reservation {name!r} is {known}"
+        elif not known.nodes or any(node not in pool.row_of or count < 1 for node, count in known.nodes):
+            yield f"reservation {name!r} is on {known.nodes} of pool {known.pool!r}"
+        elif len(dict(known.nodes)) != len(known.nodes):
+            yield f"reservation {name!r} names a node twice: {known.nodes}"
+        if known.runs != runs[name]:
+            yield f"reservation {name!r} counts {known.runs} runs, there are {runs[name]}"
+    for pool in world.pools.values():
+        if pool.kept != kept_rows(world.policy, pool):
+            yield f"pool {pool.name!r} is said to keep the rows {pool.kept}"
+        if pool.reserved != reserved_in(world, pool.name):
+            yield f"pool {pool.name!r} is said to have the reservations {pool.reserved}"
+
+
 def _environments(world: World) -> Iterator[str]:
     live = [*world.jobs.values(), *(notice.job for notice in world.notices.values())]
     named = Counter(job.spec.work.env for job in live if job.spec.work is not None and job.spec.work.env)
@@ -255,6 +283,10 @@ def _environments(world: World) -> Iterator[str]:
 def _memory(world: World) -> Iterator[str]:
     if len(world.outcomes) > OUTCOMES_KEPT or len(world.last_runs) > USERS_KEPT:
         yield f"{len(world.outcomes)} outcomes and the runs of {len(world.last_runs)} users are kept"
+    jobs = [world.jobs[job_of(task)] for task in world.runs if job_of(task) in world.jobs]
+    running = Counter(alike_key(job) for job in jobs if job.compared)
+    if {key: alike.running for key, alike in world.alike.items() if alike.running} != running:
+        yield f"alike runs are counted otherwise than {dict(running)}"
     expiries = [expiry for _, expiry in world.keys.values()]
     if expiries != sorted(expiries):
         yield "keys are not in order of expiry"
@@ -381,6 +413,12 @@ def _lanes(world: World, pool: Pool) -> Iterator[str]:
         said = (lane.key, lane.shape, lane.estimate_ms, lane.units, lane.need)
         if said != (key, key[2], key[3], key[2].count, world.need_of(key[2].chunk)):
             yield f"lane {key} says otherwise of itself: {said}"
+    by_user: dict[str, set[LaneKey]] = {}
+    for key, lane in pool.lanes.items():
+        if lane.user:
+            by_user.setdefault(lane.user, set()).add(key)
+    if {user: set(keys) for user, keys in pool.lanes_of.items()} != by_user:
+        yield f"the lanes of users are said to be {pool.lanes_of}"
     serials = [lane.serial for lane in pool.lanes.values()]
     if len(set(serials)) != len(serials):
         yield f"lanes share a serial: {serials}"
@@ -396,10 +434,10 @@ def _startable(world: World, job: Job) -> bool:
 
 
 def _counting(world: World, pool: Pool, runs: list[Run]) -> Iterator[str]:
-    shapes = [lane.shape for lane in pool.lanes.values()]
-    shapes += [world.jobs[job_of(run.task)].spec.shape for run in runs if run.task not in pool.suspended]
-    kinds = Counter(world.need_of(shape.chunk) for shape in shapes if shape.stack and not shape.where)
-    odd = sum(not shape.stack or bool(shape.where) for shape in shapes) + len(pool.suspended)
+    alive = [(lane.need, lane.shape.stack and not lane.shape.where) for lane in pool.lanes.values()]
+    alive += [(run.need, run.plain) for run in runs]
+    kinds = Counter(need for need, plain in alive if plain)
+    odd = sum(not plain for _, plain in alive)
     if pool.kinds != kinds or pool.odd != odd:
         yield f"{pool.kinds} and {pool.odd} odd ones are counted, {dict(kinds)} and {odd} there are"
     unit = next(iter(kinds)) if len(kinds) == 1 and not odd else None

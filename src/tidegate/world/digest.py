@@ -37,9 +37,9 @@ class Notes:
 
 
 RECORD_KINDS = (
-    "accounts", "arrays", "dependents", "environments", "excesses", "failed_on", "gauges", "halting", "jobs", "keys",
-    "last_runs", "marks", "nodes", "notices", "outcomes", "parked", "pauses", "promises", "runs", "saves", "strays",
-    "suspects", "told", "tries",
+    "accounts", "alike", "arrays", "dependents", "environments", "excesses", "failed_on", "gauges", "halting", "jobs",
+    "keys", "last_runs", "marks", "nodes", "notices", "outcomes", "parked", "pauses", "promises", "reservations",
+    "runs", "saves", "strays", "suspects", "told", "tries",
 )  # fmt: skip
 
 
@@ -47,6 +47,7 @@ class Digest:
     """One attribute a kind of record, named as the world names it."""
 
     accounts: Notes
+    alike: Notes
     arrays: Notes
     dependents: Notes
     environments: Notes
@@ -64,6 +65,7 @@ class Digest:
     parked: Notes
     pauses: Notes
     promises: Notes
+    reservations: Notes
     runs: Notes
     saves: Notes
     strays: Notes

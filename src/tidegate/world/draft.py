@@ -188,6 +188,12 @@ class Level:
         self.floor_cells = [column.data for column in self.floor]
 
 
+def certain_end(windows: list[int], end: int, latest: int) -> int:
+    """`end`, but `latest` where a window opens from then on and before that: there no estimate is trusted."""
+    at = bisect_left(windows, end)
+    return latest if at < len(windows) and windows[at] < latest else end
+
+
 Taken = tuple[int, int, Rows, Rows, Need]
 """(start, end, rows, counts, need)"""
 
@@ -199,14 +205,20 @@ class ColumnDraft:
     last level that starts before `end`.
     """
 
-    __slots__ = ("kept", "levels", "now", "pool", "started")
+    __slots__ = ("kept", "levels", "now", "pool", "started", "windows")
 
     def __init__(self, pool: Pool, now: int) -> None:
         self.pool = pool
         self.now = now
+        self.windows: list[int] = []  # starts of reservations to come
         self.levels = [Level(now, pool.free.copy())]
         self.started: list[Taken] = []  # what starts now
         self.kept: list[Taken] = []  # what is promised
+
+    def end_of(self, lane: Lane, start: int) -> int:
+        """Until when planning takes a job of the lane to run that starts then."""
+        end = start + lane.estimate_ms
+        return certain_end(self.windows, end, start + lane.limit_ms) if self.windows else end
 
     def level_until(self, end: int) -> Level:
         levels = self.levels
@@ -267,9 +279,9 @@ class ColumnDraft:
                 add_many(room, [(rows, counts, need)], -1)
         return room
 
-    def earliest(self, lane: Lane, duration: int) -> tuple[int, Columns] | None:
-        """The first time from which the shape fits for `duration`, and the room it may choose from."""
-        now_floor = self.level_until(self.now + duration).floor
+    def earliest(self, lane: Lane) -> tuple[int, Columns] | None:
+        """The first time from which the shape fits as long as it is planned, and the room it may choose from."""
+        now_floor = self.level_until(self.end_of(lane, self.now)).floor
         if shape_fits(self.pool, lane, now_floor):
             return self.now, now_floor
         if len(self.levels) == 1:
@@ -281,9 +293,9 @@ class ColumnDraft:
             last = time
             if not shape_fits(self.pool, lane, room):
                 continue
-            least = room.copy()
+            least, until = room.copy(), self.end_of(lane, time)
             for level in self.levels:
-                if time < level.start < time + duration:
+                if time < level.start < until:
                     np.minimum(least, level.room, out=least)
             if shape_fits(self.pool, lane, least):
                 return time, least
@@ -306,7 +318,7 @@ class ColumnDraft:
         if not self.started and not self.kept and (not ends or ends[0] > self.now):
             return ends
         times = {max(end, self.now + 1) for end in ends}
-        times.update(end for _, end, _, _, _ in (*self.started, *self.kept))
+        times.update(end for _, end, _, _, _ in (*self.started, *self.kept) if end < FOREVER_MS)
         return sorted(times)
 
     def _earliest_after_ends(self, lane: Lane) -> tuple[int, Columns] | None:

@@ -5,7 +5,8 @@ from typing import Any, assert_never
 
 from tidegate.model.jobs import After, AfterKind, Job, Outcome
 from tidegate.world.digest import Notes
-from tidegate.world.records import NO_RUNS, Notice, Parked, Run
+from tidegate.world.lanes import alike_key, kin_key
+from tidegate.world.records import NO_RUNS, NONE_ALIKE, Alike, AlikeRuns, Notice, Parked, Run
 from tidegate.world.world import OUTCOMES_KEPT, USERS_KEPT, World
 
 
@@ -88,14 +89,24 @@ def satisfied(after: After, outcome: Outcome) -> bool:
             assert_never(after.kind)
 
 
-def remember_run(world: World, user: str, at: int, run: Run, stopped_ms: int) -> None:
-    ran_ms = at - run.start_ms - stopped_ms
-    known = world.last_runs
-    last = known.get(user)
-    known[user] = (NO_RUNS if last is None else last).ending(at, run.seq, ran_ms)
+def remember_run(world: World, job: Job, at: int, run: Run, stopped_ms: int) -> None:
+    known, user, ran_ms = world.last_runs, job.spec.user, at - run.start_ms - stopped_ms
+    known[user] = known.get(user, NO_RUNS).ending(at, run.seq, ran_ms)
+    if job.compared:
+        for key in (alike_key(job), kin_key(job)):
+            _remember_alike(world, key, at, run.seq, ran_ms)
     world.digest.last_runs.touched.add(user)
     if len(known) >= 2 * USERS_KEPT:
         _forget(known, world.digest.last_runs, USERS_KEPT)
+
+
+def _remember_alike(world: World, key: Alike, at: int, started: int, ran_ms: int) -> None:
+    known = world.alike
+    alike = known.get(key, NONE_ALIKE)
+    known[key] = AlikeRuns(alike.running, alike.last.ending(at, started, ran_ms))
+    world.digest.alike.touched.add(key)
+    if len(known) >= 2 * USERS_KEPT:
+        _forget(known, world.digest.alike, USERS_KEPT)
 
 
 def _forget(records: dict[Any, Any], notes: Notes, kept: int) -> None:

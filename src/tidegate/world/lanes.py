@@ -1,16 +1,25 @@
 """Lanes: the waiting jobs of one queue and class that ask for the same shape for the same time.
 
-Where the queue tells its users apart, of one user.
+Where the queue tells its users apart, or jobs are compared with others of their user, of one user.
 """
 
 from collections import deque
 
 from tidegate.model.jobs import Job, Shape
-from tidegate.world.records import Need
+from tidegate.world.records import Alike, Need
 from tidegate.world.rungs import Standing
 
-LaneKey = tuple[str, str, Shape, int, str, Standing]
-"""(queue, class, shape, estimate, user, standing); no user where they stand together. `World.lane_key` makes it."""
+LaneKey = tuple[str, str, Shape, int, str, Standing, str, int]
+"""(queue, class, shape, estimate, user, standing, reservation, limit); no user where they stand together, and neither
+reservation nor limit where the pool has no reservation. `World.lane_key` makes it."""
+
+
+def alike_key(job: Job) -> Alike:
+    return (job.spec.user, job.spec.shape.count, job.estimate_ms)
+
+
+def kin_key(job: Job) -> Alike:
+    return (job.spec.user, job.spec.shape.count, 0)
 
 
 class Lane:
@@ -60,6 +69,22 @@ class Lane:
     def kept_ms(self) -> int:
         """What its jobs have saved of their work."""
         return self.key[5][2]
+
+    @property
+    def alike(self) -> Alike:
+        return (self.key[4], self.units, self.estimate_ms)
+
+    @property
+    def kin(self) -> Alike:
+        return (self.key[4], self.units, 0)
+
+    @property
+    def reservation(self) -> str:
+        return self.key[6]
+
+    @property
+    def limit_ms(self) -> int:
+        return self.key[7]
 
     def copy_for(self, owner: object) -> "Lane":
         return Lane(self.serial, self.key, self.need, owner, self.jobs.copy())

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from tidegate.model import events as ev
 from tidegate.model.nodes import Node, NodeState
+from tidegate.world.kept import kept_rows
 from tidegate.world.pool import Pool
 from tidegate.world.records import Run, Suspect
 from tidegate.world.world import World
@@ -42,6 +43,10 @@ def _set_node(world: World, node: Node) -> None:
     for name, amount in node.capacity:
         capacity[world.columns[name]] = amount
     pool.set_node(node, capacity)
+    if world.has_kept:
+        pool.keep(kept_rows(world.policy, pool))
+    if pool.reserved:
+        world.emptying[node.name] = None
     world.stirred[pool.name] = pool
 
 

@@ -36,6 +36,20 @@ def stopped_ms(world: World, task: int, now: int) -> int:
     return pause.before_ms + (now - pause.at if pause.stopped else 0)
 
 
+def limit_left(world: World, run: Run) -> int:
+    """Of its time limit, when it was last stopped or went on."""
+    limit_ms = world.jobs[run.task >> ARRAY_BITS].spec.limit_ms
+    pause = world.pauses.get(run.task)
+    return limit_ms if pause is None else limit_ms - (pause.at - run.start_ms - pause.before_ms)
+
+
+def ends_latest(world: World, run: Run) -> int:
+    """By its time limit. Of one that is suspended: if it goes on when it is expected to."""
+    pause = world.pauses.get(run.task)
+    on = run.expected_end - pause.left_ms if pause is not None and pause.stopped else ran_since(world, run)
+    return on + limit_left(world, run)
+
+
 def without_pauses(world: World, run: Run, now: int) -> Run:
     """As if it had begun so much later and run ever since."""
     stopped = stopped_ms(world, run.task, now)

@@ -16,6 +16,8 @@ from tidegate.world.lanes import Lane, LaneKey
 from tidegate.world.records import Need, Run
 
 CLOSED = 1 << 50
+KEPT = "@kept"
+"""The label of a node that says which entry of the policy keeps it; "": none. No node is given one of that name."""
 Columns = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 FITTING_KEPT = 10_000
@@ -26,9 +28,9 @@ SCALAR_ROWS_MAX = 12
 class Pool:
     __slots__ = (
         "buffer", "capacity", "cells", "changed", "closed", "end_times", "fitting", "free_units", "freed", "fresh",
-        "grown", "kinds", "lane_serial", "lanes", "masks", "name", "names", "nodes", "odd", "open_rows", "owned_ends",
-        "promised", "row_of", "runs_at", "strained", "suspended", "total", "tried", "unbooked", "unit", "units_at",
-        "units_free",
+        "grown", "kept", "kinds", "lane_serial", "lanes", "lanes_of", "masks", "name", "names", "nodes", "odd",
+        "open_rows", "owned_ends", "promised", "reserved", "row_of", "runs_at", "strained", "suspended", "total",
+        "tried", "unbooked", "unit", "units_at", "units_free", "within",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -48,6 +50,7 @@ class Pool:
         self.closed: set[int] = set()
         self.tried: dict[int, int] = {}  # rows that take one run at a time -> how many are there
         self.lanes: dict[LaneKey, Lane] = {}
+        self.lanes_of: dict[str, dict[LaneKey, None]] = {}  # of compared jobs, by user
         self.lane_serial = 0
         self.end_times: list[int] = []
         self.runs_at: dict[int, dict[int, Run]] = {}  # by expected end and task
@@ -60,6 +63,9 @@ class Pool:
         self.free_units = 0  # chunks of the one kind that are free,
         self.units_free: list[int] = []  # by row,
         self.open_rows = 0  # and the rows that have any, a bit each
+        self.kept: dict[int, str] = {}  # rows that the policy keeps for some classes -> which entry of it
+        self.reserved: tuple[str, ...] = ()  # names of the reservations here, sorted
+        self.within = ""  # of a part of a pool: the reservation that keeps it
         # What changed since the last cycle; cleared by CycleRan.
         self.changed: dict[int, Lane] = {}  # by serial: lanes that are not what they were
         self.fresh: dict[int, Lane] = {}  # those of them that had nothing waiting
@@ -82,6 +88,7 @@ class Pool:
         twin.unbooked = self.unbooked.copy()
         twin.closed, twin.tried = self.closed.copy(), self.tried.copy()
         twin.lanes = self.lanes.copy()
+        twin.lanes_of = {user: keys.copy() for user, keys in self.lanes_of.items()}
         twin.lane_serial = self.lane_serial
         twin.end_times = self.end_times.copy()
         twin.runs_at = self.runs_at.copy()
@@ -90,6 +97,8 @@ class Pool:
         twin.kinds, twin.odd = self.kinds.copy(), self.odd
         twin.unit, twin.strained, twin.free_units = self.unit, self.strained, self.free_units
         twin.units_free, twin.open_rows = self.units_free.copy(), self.open_rows
+        twin.kept = self.kept  # replaced, never written in place
+        twin.reserved, twin.within = self.reserved, self.within
         twin.changed, twin.fresh, twin.grown = self.changed.copy(), self.fresh.copy(), self.grown
         twin.freed = None if self.freed is None else self.freed.copy()
         return twin
@@ -162,12 +171,17 @@ class Pool:
     def rows_matching(self, where: Labels) -> Mask:
         mask = self.masks.get(where)
         if mask is None:
-            rows = [
-                all({NODE_LABEL: node.name, **dict(node.labels)}.get(label) in values for label, values in where)
-                for node in self.nodes
-            ]
+            rows = []
+            for row, node in enumerate(self.nodes):
+                labels = {NODE_LABEL: node.name, KEPT: self.kept.get(row, "")} | dict(node.labels)
+                rows.append(all(labels.get(label) in values for label, values in where))
             mask = self.masks[where] = np.array(rows, np.bool_)
         return mask
+
+    def keep(self, kept: dict[int, str]) -> None:
+        """From now on these rows are kept for some classes."""
+        if kept != self.kept:
+            self.kept, self.masks, self.fitting = kept, {}, set()
 
     def count_most(self, shape: Shape, need: Need) -> int:
         """How many chunks fit when nothing runs and every node is up."""

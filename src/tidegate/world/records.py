@@ -4,6 +4,7 @@ from tidegate.model.base import Value
 from tidegate.model.events import Placement
 from tidegate.model.jobs import After, Amounts, Job, Outcome
 from tidegate.model.policy import Tide
+from tidegate.model.reservations import ReservationSpec
 
 Need = tuple[tuple[int, int], ...]
 """(column, amount) of one chunk, zero amounts left out."""
@@ -144,6 +145,17 @@ class Excess(Value, frozen=True, gc=False):
     note: str
 
 
+class Reservation(Value, frozen=True, gc=False):
+    """One that is to come, or is under way."""
+
+    spec: ReservationSpec
+    pool: str
+    nodes: Placement  # where it is, with the chunks on each
+    operator: bool
+    runs: int  # how many runs are in it,
+    idle_ms: int  # and since when there are none, if there are
+
+
 class Turn(Value, frozen=True, gc=False):
     """A turn of the tide that is over."""
 
@@ -196,3 +208,16 @@ class LastRuns(Value, frozen=True, gc=False):
 
 
 NO_RUNS = LastRuns(-1, (), ())
+
+Alike = tuple[str, int, int]
+"""(user, chunks, estimate): jobs that are likely to run equally long; estimate 0: whatever they ask for."""
+
+
+class AlikeRuns(Value, frozen=True, gc=False):
+    """What is known of compared jobs that are alike."""
+
+    running: int  # tasks
+    last: LastRuns
+
+
+NONE_ALIKE = AlikeRuns(0, NO_RUNS)

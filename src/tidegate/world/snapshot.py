@@ -15,9 +15,12 @@ from tidegate.model.jobs import Job, Outcome, Pairs
 from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import PolicySpec
 from tidegate.world.gauges import sway
+from tidegate.world.kept import kept_rows
 from tidegate.world.pool import CLOSED, Pool
 from tidegate.world.records import (
     Account,
+    Alike,
+    AlikeRuns,
     ArrayState,
     Excess,
     Gauge,
@@ -26,11 +29,13 @@ from tidegate.world.records import (
     Notice,
     Parked,
     Pause,
+    Reservation,
     Run,
     Save,
     Suspect,
     Tries,
 )
+from tidegate.world.reservations import reserved_in
 from tidegate.world.waiting import can_start, enter_lane
 from tidegate.world.world import SCALARS, TABLES, World
 
@@ -92,6 +97,7 @@ class _Image(msgspec.Struct, kw_only=True):
     outcomes: dict[int, Outcome]
     parked: dict[int, Parked]
     promises: dict[int, Promise]
+    reservations: dict[str, Reservation] = {}
     ripe: dict[int, None]
     runs: dict[int, Run]
     strays: dict[tuple[int, int], int]
@@ -100,6 +106,7 @@ class _Image(msgspec.Struct, kw_only=True):
     tries: dict[int, Tries]
     pools: dict[str, _PoolImage]
     stirred: list[str]
+    alike: dict[Alike, AlikeRuns] = {}  # releases before 0.2 kept none
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -131,6 +138,8 @@ def load(octets: bytes) -> World:
         setattr(world, name, getattr(image, name))
     for name, pool_image in image.pools.items():
         world.pools[name] = _pool(world, name, pool_image)
+        world.pools[name].reserved = reserved_in(world, name)
+        world.pools[name].kept = kept_rows(world.policy, world.pools[name])
     sway(world)
     for job in world.jobs.values():
         if job.id not in world.parked and can_start(world, job):

@@ -9,10 +9,11 @@ from tidegate.model.jobs import Job
 from tidegate.model.nodes import NodeState
 from tidegate.world import arrays
 from tidegate.world.accounts import charge
-from tidegate.world.lanes import Lane, LaneKey
+from tidegate.world.holds import count_run
+from tidegate.world.lanes import Lane, LaneKey, alike_key
 from tidegate.world.pauses import pause_over
 from tidegate.world.pool import Pool
-from tidegate.world.records import ArrayState, Parked, Run
+from tidegate.world.records import NONE_ALIKE, AlikeRuns, ArrayState, Parked, Run
 from tidegate.world.world import World
 
 
@@ -68,7 +69,7 @@ def enter_lane(world: World, job: Job) -> None:
         if lane.owner is not world.token:
             lane = _own(world, pool, lane)
         lane.insert(job)
-        if lane.jobs[0] is job:
+        if job.compared or lane.jobs[0] is job:  # how many of its lane wait matters to a compared job
             pool.changed[lane.serial] = lane
     pool.grown = True
     world.stirred[pool.name] = pool
@@ -80,6 +81,8 @@ def _new_lane(world: World, pool: Pool, key: LaneKey, job: Job) -> None:
     assert need is not None, "accept refuses what no node ever had"
     serial = pool.lane_serial = pool.lane_serial + 1
     lane = pool.lanes[key] = Lane(serial, key, need, world.token, deque((job,)))
+    if lane.user:
+        pool.lanes_of.setdefault(lane.user, {})[key] = None
     pool.join(need, plain=lane.plain)
     pool.fresh[serial] = pool.changed[serial] = lane
 
@@ -103,6 +106,10 @@ def take_off(world: World, pool: Pool, lane: Lane, job: Job) -> None:
     world.stirred[pool.name] = pool
     if not lane.jobs:
         del pool.lanes[lane.key]
+        if lane.user:
+            del pool.lanes_of[lane.user][lane.key]
+            if not pool.lanes_of[lane.user]:
+                del pool.lanes_of[lane.user]
         pool.part(lane.need, plain=lane.plain)
         pool.fresh.pop(lane.serial, None)
 
@@ -110,13 +117,15 @@ def take_off(world: World, pool: Pool, lane: Lane, job: Job) -> None:
 def regroup(world: World) -> None:
     """The policy has changed: queues may tell their users apart now, or jobs may sink, or no more."""
     for pool in world.pools.values():
-        moved = [lane for key, lane in pool.lanes.items() if any(key != world.lane_key(job) for job in lane.jobs)]
-        for lane in moved:
-            jobs = list(lane.jobs)
-            for job in jobs:
-                take_off(world, pool, pool.lanes[lane.key], job)
-            for job in jobs:
-                enter_lane(world, job)
+        regroup_pool(world, pool)
+
+
+def regroup_pool(world: World, pool: Pool) -> None:
+    moved = [(key, job) for key, lane in pool.lanes.items() for job in lane.jobs if key != world.lane_key(job)]
+    for key, job in moved:
+        take_off(world, pool, pool.lanes[key], job)
+    for _, job in moved:
+        enter_lane(world, job)
 
 
 def _own(world: World, pool: Pool, lane: Lane) -> Lane:
@@ -189,6 +198,8 @@ def end_promises(world: World, job: Job) -> None:
 def vacate(world: World, run: Run, at: int) -> None:
     pool = world.pools[run.pool]
     pool.vacate(run)
+    if pool.reserved:
+        count_run(world, run, -1, at)
     if world.has_queues:
         spec = world.jobs[run.task >> ARRAY_BITS].spec
         charge(world, spec.queue, spec.user, run.need, -sum(run.counts), at)
@@ -203,7 +214,38 @@ def vacate(world: World, run: Run, at: int) -> None:
         pause_over(world, run)
     if pool.lanes or pool.suspended:  # where nothing waits the room is looked at when something comes
         world.stirred[pool.name] = pool
+    job = world.jobs[run.task >> ARRAY_BITS]
+    if job.compared:
+        count_alike(world, job, -1)
     world.launching.pop(run.task, None)
     world.digest.runs.gone(run.task)
     if world.halting.pop(run.task, None) is not None:
         world.digest.halting.gone(run.task)
+
+
+def count_alike(world: World, job: Job, change: int) -> None:
+    """A compared run came or went."""
+    key = alike_key(job)
+    alike = world.alike.get(key, NONE_ALIKE)
+    # Sorts of jobs are forgotten after very many others, and a run of one may still be on its way.
+    world.alike[key] = AlikeRuns(max(0, alike.running + change), alike.last)
+    world.digest.alike.touched.add(key)
+    rank_anew(world, job, ended=change < 0)
+
+
+def rank_anew(world: World, job: Job, *, ended: bool = False) -> None:
+    """More is known of its user, so compared jobs that wait may have another rank now, in whichever pool.
+
+    A start matters to scouts only, so to what is alike. Where room came back all is looked at anyway; an end elsewhere
+    says that it has to be.
+    """
+    alike = alike_key(job)
+    for pool in world.pools.values():
+        theirs = pool.lanes_of.get(job.spec.user)
+        if theirs is not None:
+            for lane in map(pool.lanes.__getitem__, theirs):
+                if ended or lane.alike == alike:
+                    pool.changed[lane.serial] = lane
+            if ended and pool.name != job.pool:
+                pool.freed = None
+            world.stirred[pool.name] = pool

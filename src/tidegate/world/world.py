@@ -1,15 +1,20 @@
 """The world: everything that is alive. `world.apply` is its only writer; everybody else reads."""
 
+from msgspec import to_builtins
+
 from tidegate.model.base import ARRAY_BITS, job_of
 from tidegate.model.events import Promise
-from tidegate.model.jobs import Amounts, Job, Outcome, Pairs
+from tidegate.model.jobs import Amounts, Job, JobSpec, Outcome, Pairs, Shape
 from tidegate.model.nodes import Node
 from tidegate.model.policy import PolicySpec, Queue, Users, in_tides
 from tidegate.world.digest import MODULUS, RECORD_KINDS, Digest, record_hash
+from tidegate.world.kept import shape_within
 from tidegate.world.lanes import LaneKey
 from tidegate.world.pool import Pool
 from tidegate.world.records import (
     Account,
+    Alike,
+    AlikeRuns,
     ArrayState,
     Excess,
     Gauge,
@@ -19,6 +24,7 @@ from tidegate.world.records import (
     Notice,
     Parked,
     Pause,
+    Reservation,
     Run,
     Save,
     Suspect,
@@ -29,8 +35,10 @@ from tidegate.world.rungs import AS_SUBMITTED, Standing, goes_by_standing, stand
 OUTCOMES_KEPT = 10_000
 """So many ended jobs at least, and twice as many at most, are remembered for dependencies submitted later."""
 KEYS_EXPIRE_MS = 24 * 3_600_000
+SHAPES_KEPT = 100_000
 USERS_KEPT = 100_000
-"""So many users at least have their last run times remembered; the ones first seen go first."""
+"""So many users at least have their last run times remembered, and so many sorts of alike jobs; the ones first seen
+go first."""
 
 # What a fork takes over as it is, and what it copies; a compiled class has no `__dict__` to ask.
 SCALARS = ("seq", "cycle", "policy", "policy_version", "next_job", "ordered", "interrupted", "writes_until")
@@ -47,6 +55,7 @@ class World:
         self.has_queues = False
         self.has_standings = False
         self.in_tides: dict[str, PolicySpec] = {}  # `policy`, as it is in each state of a tide that changes it
+        self.has_kept = False
         self.policy_version = 0
         self.next_job = 1
         self.columns: dict[str, int] = {}
@@ -71,7 +80,9 @@ class World:
         self.last_runs: dict[str, LastRuns] = {}  # by user
         self.accounts: dict[str, Account] = {}  # by queue, and by user below it; see world.accounts
         self.excesses: dict[str, Excess] = {}  # by queue
+        self.reservations: dict[str, Reservation] = {}  # by name
         self.gauges: dict[str, Gauge] = {}  # by pool; none while the policy has no tide
+        self.alike: dict[Alike, AlikeRuns] = {}  # compared jobs only
         self.environments: dict[str, Pairs] = {}  # by the name that works give them
         self.notices: dict[int, Notice] = {}  # by job
         # Who is to blame (docs/decisions/0010).
@@ -87,7 +98,8 @@ class World:
         self.ripe: dict[int, None] = {}  # parked jobs whose conditions changed
         self.env_users: dict[str, int] = {}  # environment -> how many live jobs and notices name it
         self.paths: dict[tuple[str, str], tuple[str, ...]] = {}  # (queue, user) -> their accounts, as far as asked
-        self.emptying: dict[str, None] = {}  # draining nodes that a run has left
+        self.shapes: dict[tuple[str, str, Shape], Shape] = {}  # as policy.kept lets them be placed, as far as asked
+        self.emptying: dict[str, None] = {}  # draining nodes that a run has left, and changed ones that are reserved
         self.stirred: dict[str, Pool] = {}  # pools with changes since the last cycle
         self.digest = Digest()
         self.swayed: dict[str, PolicySpec] = {}  # by pool, where the tide changes it: `policy_in`
@@ -118,6 +130,8 @@ class World:
         self.has_queues = bool(policy.queues)  # asked several times a job
         self.has_standings = goes_by_standing(policy)
         self.in_tides = in_tides(policy)
+        self.has_kept = bool(policy.kept)
+        self.shapes = {}
 
     # -- reading -----------------------------------------------------------------------------------------
 
@@ -149,11 +163,27 @@ class World:
 
     def lane_key(self, job: Job) -> LaneKey:
         spec = job.spec
-        user = ""
+        user = spec.user if job.compared else ""
         if self.has_queues and tells_users_apart(self.in_force.queues.get(spec.queue)):
             user = spec.user
         standing = self.standing_of(job) if self.has_standings else AS_SUBMITTED
-        return (spec.queue, spec.klass, spec.shape, job.estimate_ms, user, standing)
+        if not self.reservations and not self.has_kept:
+            return (spec.queue, spec.klass, spec.shape, job.estimate_ms, user, standing, "", 0)
+        name = spec.reservation if spec.reservation in self.reservations else ""
+        limit_ms = spec.limit_ms if self.pools[job.pool].reserved else 0
+        return (spec.queue, spec.klass, self.shape_of(spec, job.pool), job.estimate_ms, user, standing, name, limit_ms)
+
+    def shape_of(self, spec: JobSpec, pool: str) -> Shape:
+        """As it may be placed there: what the policy keeps for other classes is left out, but within a reservation."""
+        if not self.has_kept or spec.reservation in self.reservations:
+            return spec.shape
+        key = (pool, spec.klass, spec.shape)
+        shape = self.shapes.get(key)
+        if shape is None:
+            if len(self.shapes) >= SHAPES_KEPT:
+                self.shapes.clear()
+            shape = self.shapes[key] = shape_within(self.in_force, pool, spec.klass, spec.shape)
+        return shape
 
     def standing_of(self, job: Job) -> Standing:
         """Of an array that of the task whose turn is next."""
@@ -177,7 +207,8 @@ class World:
         return self._with_scalars(fresh.read(self))
 
     def _with_scalars(self, records: int) -> str:
-        scalars = (self.cycle, self.policy_version, self.policy, self.next_job, self.writes_until, self.interrupted)
+        policy = to_builtins(self.policy)  # a record's header depends on how many fields it might have
+        scalars = (self.cycle, self.policy_version, policy, self.next_job, self.writes_until, self.interrupted)
         return f"{(records + record_hash('world', 0, scalars)) % MODULUS:032x}"
 
 
