@@ -11,6 +11,7 @@ from tidegate.model.commands import (
     ApproveExcess,
     AskCheckpoint,
     Cancel,
+    Change,
     ChangePolicy,
     Command,
     EndReservation,
@@ -51,10 +52,22 @@ def command_a_job(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:
     job = chooser.pick(jobs) if jobs else 99
     index = chooser.integer(0, 3) if one_in(chooser, 3) else -1
     commands: tuple[Command, ...] = (
-        Cancel(job, index), Cancel(job), Hold(job), Hold(job), Release(job), Requeue(job), Requeue(job, index),
+        Cancel(job, index), Cancel(job), Hold(job), changed(sim, job), Release(job), Requeue(job), Requeue(job, index),
         AskCheckpoint(job, index), Suspend(job, index), Suspend(job), Resume(job, index), Resume(job),
     )  # fmt: skip
     sim.send(chooser.pick(commands))
+
+
+def changed(sim: Sim, job: int) -> Command:
+    """It asks for half as much, or for more time."""
+    known = sim.world.jobs.get(job)
+    if known is None:
+        return Hold(job)
+    spec = known.spec
+    if job % 2:
+        return Change(job, replace(spec, limit_ms=spec.limit_ms + 5))
+    chunk = tuple((name, max(1, amount // 2)) for name, amount in spec.shape.chunk)
+    return Change(job, replace(spec, shape=replace(spec.shape, chunk=chunk)))
 
 
 def command_a_node(sim: Sim, chooser: Chooser, *, even: bool = False) -> None:

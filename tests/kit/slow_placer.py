@@ -6,7 +6,7 @@ no work has no room.
 
 from collections.abc import Sequence
 
-from tidegate.model.jobs import Shape
+from tidegate.model.jobs import NODE_LABEL, Shape
 from tidegate.model.nodes import Node, NodeState
 from tidegate.model.policy import FitBy
 from tidegate.policy import SHARE_BITS
@@ -35,7 +35,7 @@ def place(nodes: Sequence[Node], room: Sequence[Amounts], shape: Shape, by: FitB
 
 def chunks_on(node: Node, room: Amounts, shape: Shape) -> int:
     """How many chunks the node could hold, were there no bound on their number."""
-    labels = dict(node.labels)
+    labels = {NODE_LABEL: node.name, **dict(node.labels)}
     if node.state is not NodeState.UP or any(labels.get(label) not in values for label, values in shape.where):
         return 0
     return max(0, min(room.get(name, 0) // amount for name, amount in shape.chunk))

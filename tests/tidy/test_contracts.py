@@ -19,6 +19,7 @@ ROOMS = (
     "model",
     "policy",
     "ports",
+    "slurm",
     "wire",
     "world",
 )
@@ -27,7 +28,8 @@ ROOMS = (
 ALLOWED = {
     "checkpoint": ("json", "shutil"),
     "cli": ("app", "checkpoint", "model", "wire"),
-    "app": ("api", "lab", "engines", "journals", "loop", "core", "policy", "world", "wire", "ports", "model"),
+    "app": ("slurm", "api", "lab", "engines", "journals", "loop", "core", "policy", "world", "wire", "ports", "model"),
+    "slurm": ("api", "loop", "core", "policy", "world", "wire", "ports", "model"),
     "api": ("loop", "core", "policy", "world", "wire", "ports", "model"),
     "lab": ("loop", "core", "policy", "world", "wire", "ports", "model"),
     "engines": ("ports", "wire", "model"),

@@ -78,7 +78,7 @@ class Stream:
         peer = self.request.peer
         if peer.is_admin:
             return True
-        if isinstance(event, ev.JobSubmitted):
+        if isinstance(event, ev.JobSubmitted | ev.JobChanged):
             return event.job.spec.user == peer.user
         job = job_of_event(event)
         return not job or self.owner_of(job) == peer.user

@@ -40,6 +40,10 @@ from tidegate.world.world import World
 
 ROWS_MAX = 1_000_000
 WAIT_MAX_MS = 60_000
+KINDS = {
+    "jobs": "{job}", "nodes": "{node}", "queues": "{queue}", "reservations": "{reservation}", "slurm": "{command}",
+}  # fmt: skip
+"""What the third part of a path names."""
 
 encode = msgspec.json.encode
 
@@ -82,6 +86,7 @@ class Service:
         self.promised = PromisesKept(world)
         self.waits = Waits()
         self.streams = Streams()
+        self.dialect: Callable[[Request, str], None] | None = None  # answers another scheduler's commands
         self.routes: dict[tuple[str, str], tuple[Route, Any, Any]] = {}
         for route in ROUTES:
             decoder = msgspec.json.Decoder(route.body) if route.body is not None else None
@@ -121,9 +126,7 @@ class Service:
         parts = path.split("/")
         general = path
         if len(parts) in {4, 5} and parts[1] == "v1" and parts[3]:
-            kind = {"jobs": "{job}", "nodes": "{node}", "queues": "{queue}", "reservations": "{reservation}"}.get(
-                parts[2], ""
-            )
+            kind = KINDS.get(parts[2], "")
             general = "/".join([*parts[:3], kind, *parts[4:]])
             known = self.routes.get((method, general))
             if known is not None:
@@ -422,6 +425,11 @@ class Service:
         after = min(number(last, "an event number"), self.journal.seq) if last else self.journal.seq
         request.stream(EVENTS_KIND)
         self.past.catch_up(Stream(request, self.past.owner_of(self.world), after), self.journal, self.streams)
+
+    def _slurm(self, request: Request, word: str) -> None:
+        if self.dialect is None:
+            raise RefusedError(404, "Slurm's commands are not answered here", "ask a server that `tide up` started")
+        self.dialect(request, word)
 
     def _status(self, request: Request) -> None:
         world = self.world

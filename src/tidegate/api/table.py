@@ -24,7 +24,7 @@ and the state."""
 def job_of_event(event: Event) -> int:
     """The job that an event is about; 0: none."""
     match event:
-        case ev.JobSubmitted():
+        case ev.JobSubmitted() | ev.JobChanged():
             return event.job.id
         case ev.JobReady() | ev.JobHeld() | ev.JobReleased() | ev.JobDropped() | ev.NoticeSent():
             return event.job

@@ -24,6 +24,10 @@ MILLI = 1000
 ENGINES = ("local", "virtual")
 
 
+def no_signals(task: int, attempt: int, number: int, to: str) -> None:
+    """Nothing runs that could hear them."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fleet:
     """An engine and what it offers."""
@@ -36,6 +40,7 @@ class Fleet:
     fileno: Callable[[], int]
     notes: Callable[[], Sequence[str]]
     close: Callable[[bool], None]  # True: and what outlives the server, unless it is busy
+    signal: Callable[[int, int, int, str], None] = no_signals  # task, attempt, signal, and to whom
 
 
 def fleet_of(wish: "ServeWish", home: Path, world: World) -> Fleet:
@@ -87,7 +92,7 @@ def local(wish: "ServeWish", home: Path) -> Fleet:
     return Fleet(
         name="local", engine=engine, nodes=machine.nodes, declared=machine.declared, words=words_of(machine.nodes),
         fileno=engine.fileno, notes=lambda: [*machine.notes, *engine.notes()],
-        close=lambda stop: engine.close(stop=stop),
+        close=lambda stop: engine.close(stop=stop), signal=engine.signal,
     )  # fmt: skip
 
 

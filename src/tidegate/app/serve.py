@@ -31,7 +31,12 @@ from tidegate.model.commands import ChangePolicy, Refused, SetNode, SetNodeState
 from tidegate.model.nodes import NodeState
 from tidegate.model.policy import PolicySpec
 from tidegate.ports import JournalError
+from tidegate.slurm.after import Afters
+from tidegate.slurm.commands import COMMANDS
+from tidegate.slurm.desk import Desk
+from tidegate.slurm.steps import Steps
 from tidegate.wire.policy_file import PolicyError, read_policy
+from tidegate.wire.slurm_bin import NAMES, text_of
 from tidegate.wire.sockets import reach
 
 GC_EVERY = 200_000
@@ -103,8 +108,15 @@ class Server:
         facts = Facts(self.about, lambda: self.clock.last, self.stop, lambda: self.trouble)
         judge = Judge(home.journal)
         self.service = Service(world, self.inbox, self.journal, self.past, self.access, facts, judge)
+        self.steps = Steps(home.path / "slurm.db")
+        write_commands(home.path)
+        self.service.dialect = Desk(
+            world, self.inbox, self.past, self.access, facts, self.service.waits, COMMANDS, self.steps,
+            self.fleet.signal,
+        ).handle  # fmt: skip
+        afters = Afters(self.aio, world, self.inbox, lambda: self.clock.last)
         self.leftovers = Leftovers(home.path, world)
-        self.journal.watchers = (*self.service.watchers(), self.leftovers)
+        self.journal.watchers = (*self.service.watchers(), afters, self.leftovers)
         self.site = Site(self.service.handle, problem, self.access.of_token)
         self.clock.before_wait = self.before_wait
         self.watched_fd = -1
@@ -166,6 +178,7 @@ class Server:
             self.fleet.close(self.with_keeper)
             self.service.policies.close()
             self.past.close()
+            self.steps.close()
             self.leftovers.close()
             self.keeping.close()
         say("stopped; what runs, runs on" if self.loop.world.runs else "stopped")
@@ -275,6 +288,18 @@ class Server:
             port = servers[-1].sockets[0].getsockname()[1]
             say(f"listening on http://{host}:{port}; requests need a token (`tide token add NAME`)")
         return servers
+
+
+def write_commands(home: Path) -> None:
+    """Slurm's commands, for jobs whose user has not installed them."""
+    folder = home / "bin"
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o711)
+    package = str(Path(__file__).resolve().parents[2])
+    for name in NAMES:
+        file = folder / name
+        file.write_text(text_of(name, sys.executable, package, str(home)))
+        file.chmod(0o755)
 
 
 def means(named: str, policy: PolicySpec) -> bool:

@@ -12,6 +12,7 @@ from tidegate import __version__
 from tidegate.cli import late
 from tidegate.cli.failure import FailureError, UsageError
 from tidegate.cli.options import Command, help_text, parse
+from tidegate.wire.slurm_bin import NAMES as SLURM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ("backup", "tidegate.cli.keeping", "copy the journal to a file"),
         ("restore", "tidegate.cli.keeping", "make a home of a backup"),
         ("token", "tidegate.cli.keeping", "tokens for clients that come by TCP"),
+    )),
+    ("slurm", (
+        ("slurm", "tidegate.cli.slurm.install", "install Slurm's commands; tide sbatch, tide squeue, ... do without"),
     )),
     ("laboratory", (
         ("replay", "tidegate.cli.lab", "run a recorded workload through the live loop, under any policy"),
@@ -127,6 +131,9 @@ def dispatch(argv: "Sequence[str]") -> int:
     if name in {"--help", "-h", "help"}:
         print(overview(), end="")
         return 0
+    if name in SLURM:
+        answer: int = late("tidegate.cli.slurm.client:main")(name, "", words)
+        return answer
     if not name:
         raise UsageError(f"no command\n\n{overview()}")
     command = command_named(name)

@@ -51,6 +51,8 @@ def accept(world: World, command: cmd.Command, now: int) -> Answer:
             return _ask_checkpoint(world, command, now)
         case cmd.Hold() | cmd.Release():
             return _hold_or_release(world, command, now)
+        case cmd.Change():
+            return _change(world, command, now)
         case cmd.SetNode():
             return _set_node(world, command, now)
         case cmd.SetNodeState():
@@ -326,6 +328,32 @@ def _hold_or_release(world: World, command: cmd.Hold | cmd.Release, now: int) ->
     if job.spec.array is None and job.id << ARRAY_BITS in world.runs:
         return Refused(f"job {job.id} is running", "hold works on waiting jobs; cancel it instead")
     return () if held else (ev.JobHeld(now, job.id, command.by),)
+
+
+def _is_same_job(old: JobSpec, new: JobSpec) -> bool:
+    """Whose it is, its tasks, and what it waits for stay."""
+    same_tasks = (old.array.indices if old.array else ()) == (new.array.indices if new.array else ())
+    return same_tasks and (old.user, old.after, old.begin_ms) == (new.user, new.after, new.begin_ms)
+
+
+def _change(world: World, command: cmd.Change, now: int) -> Answer:
+    """Held for the moment, so that it leaves its lane as what it was and comes back as what it is."""
+    job, spec = world.jobs.get(command.job), command.spec
+    if job is None:
+        return no_live(command.job)
+    if world.runs_of(job.id):
+        return Refused(f"job {job.id} is running", "what runs keeps what it asked for; cancel it and submit it anew")
+    if not _is_same_job(job.spec, spec):
+        return Refused(f"job {job.id} would be somebody else's, or have other tasks", "submit another job")
+    name = spec.pool or default_pool(world)
+    refused = _check_shape(world, spec, name) or _check_times(spec, now) or refusal(world, spec, now)
+    if refused is not None:
+        return refused
+    parked = world.parked.get(job.id)
+    changed = ev.JobChanged(now, Job(job.id, job.submit_ms, estimate(world, spec, now), name, spec), command.by)
+    if parked is not None and parked.held:
+        return (changed,)
+    return (ev.JobHeld(now, job.id, command.by), changed, ev.JobReleased(now, job.id, command.by))
 
 
 # -- limits of queues --------------------------------------------------------------------------------------

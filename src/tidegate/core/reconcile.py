@@ -56,7 +56,9 @@ def _ended(world: World, report: en.Ended, now: int) -> tuple[ev.Event, ...]:
             asked = f"made room for job {halt.room_for >> ARRAY_BITS}" if halt.room_for else "requeued"
             return (lose(world, task, report.attempt, report.why or asked, now),)
         return (ended(report, halt.outcome, now),)
-    is_unexplained = outcome is Outcome.FAILED or (outcome is Outcome.LOST and not report.why)
+    is_unexplained = outcome is Outcome.LOST and not report.why
+    if outcome is Outcome.FAILED:
+        is_unexplained = not world.jobs[task >> ARRAY_BITS].spec.own_fault
     blames = is_unexplained and len(run.nodes) == 1
     over: ev.Event
     if outcome is Outcome.LOST:

@@ -62,6 +62,14 @@ class Release(Value, frozen=True, gc=False, tag=True):
     by: str = ""
 
 
+class Change(Value, frozen=True, gc=False, tag=True):
+    """A job that waits asks for something else from now on. Whose it is, its tasks and what it waits for stay."""
+
+    job: int
+    spec: JobSpec
+    by: str = ""
+
+
 class SetNode(Value, frozen=True, gc=False, tag=True):
     """Adds a node, or replaces what is known of it."""
 
@@ -122,6 +130,7 @@ Command = (
     | AskCheckpoint
     | Hold
     | Release
+    | Change
     | SetNode
     | SetNodeState
     | ChangePolicy

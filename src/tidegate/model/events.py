@@ -46,6 +46,14 @@ class JobReleased(Value, frozen=True, gc=False, tag=True):
     by: str
 
 
+class JobChanged(Value, frozen=True, gc=False, tag=True):
+    """A job that is held asks for something else from now on."""
+
+    at: int
+    job: Job
+    by: str
+
+
 class JobStarted(Value, frozen=True, gc=False, tag=True):
     at: int
     task: int
@@ -361,6 +369,7 @@ Event = (
     | JobReady
     | JobHeld
     | JobReleased
+    | JobChanged
     | JobStarted
     | JobLaunched
     | HaltRequested

@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 from tidegate.model.base import FOREVER_MS, Value
+from tidegate.model.slurm import Slurm
 
 CPUS = "cpus"
 MEMORY = "memory"
@@ -12,6 +13,9 @@ BASE_RESOURCES = (CPUS, MEMORY, GPUS)
 
 GPU_LABEL = "gpu"
 """The label of a node that says which model its GPUs are."""
+
+NODE_LABEL = "node"
+"""Every node has it, without being told: its name."""
 
 Amounts = tuple[tuple[str, int], ...]
 """Named amounts, sorted by name, zero amounts left out."""
@@ -132,6 +136,7 @@ class Work(Value, frozen=True, gc=False, omit_defaults=True):
     umask: int = 0o022
     grace_ms: int = 30_000  # between being asked to end and being ended
     notify: str = ""  # a shell command that is run when the job has ended
+    slurm: Slurm | None = None  # None: it did not come by Slurm's commands
 
 
 class Used(Value, frozen=True, gc=False, omit_defaults=True):
@@ -165,6 +170,7 @@ class JobSpec(Value, frozen=True, gc=False, omit_defaults=True, rename={"klass":
     losses_max: int = 3  # lost attempts that are tried again
     retry: Retry = NO_RETRY
     checkpoint: Checkpoint | None = None
+    own_fault: bool = False  # that it fails is its own affair: no node is blamed for it
     starts_over: bool = False  # it cannot save itself, and says that it may be ended and begun anew all the same
     tags: Pairs = ()
     reservation: str = ""  # runs on what is kept there, and while it is

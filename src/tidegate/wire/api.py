@@ -202,9 +202,7 @@ class JobBody(JobRow, rename={"klass": "class"}):
     retry: RetryBody | None = None
     checkpoint: SavedBody | None = None  # of a job that can save itself; not of a whole array
     starts_over: bool = False
-    history: list[
-        dict[str, Any]
-    ] = []  # attempts, oldest first: attempt, state, start_ms, end_ms, nodes, exit_code, why
+    history: list[dict[str, Any]] = []  # attempts, oldest first: attempt, state, start_ms, end_ms, nodes, and so on
     array: list[JobRow] = []
 
 
@@ -458,14 +456,12 @@ ROUTES = (
     Route("suspend", "POST", "/v1/jobs/{job}/suspend", TaskBody, DoneBody,
           "Stops what runs of the job where it is: it lends its cpus and keeps all else; its time limit stands still."),
     Route("resume_job", "POST", "/v1/jobs/{job}/resume", TaskBody, DoneBody, "Lets what is suspended of it go on."),
-    Route("checkpoint", "POST", "/v1/jobs/{job}/checkpoint", TaskBody, DoneBody,
-          "Asks what runs of the job to save itself now."),
+    Route("checkpoint", "POST", "/v1/jobs/{job}/checkpoint", TaskBody, DoneBody, "Asks it to save itself now."),
     Route("wait", "GET", "/v1/wait", None, WaitBody, "Answered when more of the jobs have ended, or time is up.",
           (("job", "12 or 12_5, separated by commas"), ("ended", "how many had ended when last asked"),
            ("timeout_ms", "answer by then in any case"))),
     Route("nodes", "GET", "/v1/nodes", None, NodesBody, "The nodes: what they have, and what of it is free."),
-    Route("drain", "POST", "/v1/nodes/{node}/drain", NodeActionBody, DoneBody,
-          "What runs there may finish; nothing new starts."),
+    Route("drain", "POST", "/v1/nodes/{node}/drain", NodeActionBody, DoneBody, "Nothing new starts there."),
     Route("resume", "POST", "/v1/nodes/{node}/resume", NodeActionBody, DoneBody, "Lets the node take work again."),
     Route("share", "GET", "/v1/share", None, ShareBody,
           "How every queue stands against its neighbours: what it holds, has held and may hold, and its turn."),
@@ -493,6 +489,7 @@ ROUTES = (
           "The events as they happen (server-sent events, each an EventBody); `Last-Event-ID` goes on from there. "
           "A comment at least every 15 s says that the server lives.",
           (("after", "from this event number on; left out: from now on"),)),
+    Route("slurm", "POST", "/v1/slurm/{command}", None, None, "What a command of Slurm says; docs/slurm.md."),
     Route("status", "GET", "/v1/status", None, StatusBody, "How the server is."),
     Route("stop", "POST", "/v1/stop", StopBody, DoneBody, "Stops the server. What runs, runs on."),
     Route("openapi", "GET", "/v1/openapi.json", None, None, "This interface, as an OpenAPI document."),

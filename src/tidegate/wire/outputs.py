@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 
+from tidegate.model.events import Placement
 from tidegate.model.jobs import Job
+from tidegate.wire import slurm
 
 OWN_FILE = "-"
 """As the pattern of stderr: a file of its own in the home."""
@@ -35,6 +37,13 @@ def fill(pattern: str, job: Job, index: int, attempt: int) -> str:
     return text
 
 
+def filled(pattern: str, job: Job, index: int, attempt: int, nodes: Placement = ()) -> str:
+    """In the way of the commands by which the job came."""
+    if job.spec.work is not None and job.spec.work.slurm is not None:
+        return slurm.fill(pattern, job, index, nodes)
+    return fill(pattern, job, index, attempt)
+
+
 def output_path(home: str, job: Job, index: int, attempt: int) -> str:
     """The file of a task that named none; all attempts share it, each after the one before."""
     del attempt  # said by callers that have it, as for `fill`
@@ -53,11 +62,11 @@ def outputs_of(home: str, job: Job, index: int, attempt: int) -> tuple[str, str]
     """Where stdout and stderr of an attempt are found."""
     work = job.spec.work
     pattern = work.stdout if work is not None else ""
-    out = fill(pattern, job, index, attempt) if pattern else output_path(home, job, index, attempt)
+    out = filled(pattern, job, index, attempt) if pattern else output_path(home, job, index, attempt)
     errors = work.stderr if work is not None else ""
     if errors == OWN_FILE:
         return out, errors_path(home, job, index, attempt)
-    return out, fill(errors, job, index, attempt) if errors else out
+    return out, filled(errors, job, index, attempt) if errors else out
 
 
 def checkpoints_of(home: str, job: Job, index: int) -> str:

@@ -57,7 +57,7 @@ def apply(world: World, event: ev.Event) -> None:
             _estimate_raised(world, event)
         case ev.JobLaunched():
             world.launching.pop(event.task, None)
-        case ev.JobReady() | ev.JobHeld() | ev.JobReleased():
+        case ev.JobReady() | ev.JobHeld() | ev.JobReleased() | ev.JobChanged():
             _conditions_changed(world, event)
         case ev.JobDropped():
             _job_dropped(world, event)
@@ -224,7 +224,10 @@ def _remember_key(world: World, event: ev.JobSubmitted) -> None:
     notes.touched.add(event.key)
 
 
-def _conditions_changed(world: World, event: ev.JobReady | ev.JobHeld | ev.JobReleased) -> None:
+def _conditions_changed(world: World, event: ev.JobReady | ev.JobHeld | ev.JobReleased | ev.JobChanged) -> None:
+    if isinstance(event, ev.JobChanged):
+        _job_changed(world, event)
+        return
     job = world.jobs[event.job]
     world.digest.parked.touched.add(job.id)
     match event:
@@ -244,6 +247,19 @@ def _conditions_changed(world: World, event: ev.JobReady | ev.JobHeld | ev.JobRe
             known = world.parked[job.id]
             world.parked[job.id] = Parked(known.after, known.failed, False, known.begin_ms)
             world.ripe[job.id] = None
+
+
+def _job_changed(world: World, event: ev.JobChanged) -> None:
+    """It stands in no lane: whatever a lane is made of may be another."""
+    job = event.job
+    assert world.parked[job.id].held, "only a job that is held is changed"
+    for name in (world.jobs[job.id].pool, job.pool):
+        pool = world.pools[name]
+        pool.freed = None  # what was refused beside it, or after it, must be looked at again
+        world.stirred[name] = pool
+    world.jobs[job.id] = job
+    world.digest.jobs.touched.add(job.id)
+    watch_deadline(world, job, event.at)
 
 
 def _job_started(world: World, event: ev.JobStarted) -> None:

@@ -10,7 +10,7 @@ from bisect import bisect_left, insort
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.model.jobs import Labels, Shape
+from tidegate.model.jobs import NODE_LABEL, Labels, Shape
 from tidegate.model.nodes import Node, NodeState
 from tidegate.world.lanes import Lane, LaneKey
 from tidegate.world.records import Need, Run
@@ -173,7 +173,7 @@ class Pool:
         if mask is None:
             rows = []
             for row, node in enumerate(self.nodes):
-                labels = {KEPT: self.kept.get(row, "")} | dict(node.labels)
+                labels = {NODE_LABEL: node.name, KEPT: self.kept.get(row, "")} | dict(node.labels)
                 rows.append(all(labels.get(label) in values for label, values in where))
             mask = self.masks[where] = np.array(rows, np.bool_)
         return mask

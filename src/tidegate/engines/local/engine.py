@@ -39,7 +39,8 @@ from tidegate.model.engine import (
 )
 from tidegate.model.jobs import CPUS, GPUS, MEMORY, Job, Outcome, Pairs, Used, Work
 from tidegate.model.nodes import Node
-from tidegate.wire.outputs import OWN_FILE, errors_path, fill, output_path
+from tidegate.wire import slurm
+from tidegate.wire.outputs import OWN_FILE, errors_path, filled, output_path
 
 PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 GIVEN: Final = frozenset(
@@ -53,10 +54,15 @@ GIVEN: Final = frozenset(
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 ENVIRONMENTS_OCTETS_MAX: Final = 2 << 20
 CANNOT_RUN: Final = 126
+SLURM_SLACK_MIB: Final = 256
 AS_NOTICE: Final = ("22", "/", "", "", "0", "", os.devnull, "")
 """umask, directory and outputs of a notice, as launcher.c lists them."""
 
 GET_FLAGS, SET_FLAGS, TOP_DIRECTORY = 0x80086601, 0x40086602, 0x00020000
+
+BATCH: Final = "batch"
+STEPS: Final = "steps"
+"""To whom a signal goes, as `signals.py` has them."""
 
 encode = msgspec.json.encode
 
@@ -150,6 +156,13 @@ class LocalEngine:
         own = [text for text in (self.link.trouble, self.trouble) if text]
         return own + (self.keeper.notes if self.keeper is not None else [])
 
+    def signal(self, task: int, attempt: int, number: int, to: str) -> None:
+        """Sends a signal to what runs of the attempt: BATCH its first process, STEPS those below an srun, ALL both, or
+        one step by its number. Nothing is kept of it: who has ended meanwhile hears nothing."""
+        if self.link.up:
+            self._say("signal", task=task, attempt=attempt, signal=number, to=to)
+            self.link.flush()
+
     # -- directives --------------------------------------------------------------------------------------
 
     def _say(self, what: str, **fields: Any) -> None:
@@ -182,9 +195,9 @@ class LocalEngine:
             "task": launch.task,
             "attempt": launch.attempt,
             "env": self._environment(launch, user, hidden=bool(gpus)),
-            "vars": self._given(launch, cpus),
+            "vars": self._given(launch, cpus, user),
             "cpus": cpus,
-            "memory": chunk.get(MEMORY, 0) * chunks,
+            "memory": allowed_memory(chunk.get(MEMORY, 0) * chunks, work),
             "limit_ms": job.spec.limit_ms,
             "grace_ms": work.grace_ms,
             "words": [*user.words, f"{work.umask:o}", work.cwd, *self._outputs(launch, work), *argv],
@@ -193,6 +206,10 @@ class LocalEngine:
             message["gpus"] = gpus
         if job.spec.checkpoint is not None:
             message["checkpoint"] = job.spec.checkpoint.signal
+        if work.slurm is not None:
+            message["told_as"] = (str(slurm.raw_id(job, index_of(launch.task))), launch.nodes[0][0])
+        if work.slurm is not None and work.slurm.signal:
+            message["warn"] = (work.slurm.signal, work.slurm.signal_ms, BATCH if work.slurm.signal_batch else STEPS)
         self.link.send(encode(message))
 
     def _outputs(self, launch: Launch, work: Work) -> tuple[str, ...]:
@@ -201,16 +218,16 @@ class LocalEngine:
         return (
             "" if work.stdout else output_path(str(self.home), job, index, attempt),
             errors_path(str(self.home), job, index, attempt) if work.stderr == OWN_FILE else "",
-            "1" if work.append or attempt > 1 else "0",
+            "1" if work.append or (attempt > 1 and work.slurm is None) else "0",
             *(
-                fill(path, job, index, attempt) if path not in {"", OWN_FILE} else ""
+                filled(path, job, index, attempt, launch.nodes) if path not in {"", OWN_FILE} else ""
                 for path in (work.stdin, work.stdout, work.stderr)
             ),
         )
 
-    def _given(self, launch: Launch, cpus: int) -> list[str]:
+    def _given(self, launch: Launch, cpus: int, user: User) -> list[str]:
         """What a job is told of itself."""
-        spec = launch.job.spec
+        spec, index = launch.job.spec, index_of(launch.task)
         given = [
             f"TIDE_JOB_ID={launch.job.id}",
             f"TIDE_JOB_NAME={spec.name}",
@@ -222,7 +239,11 @@ class LocalEngine:
             *saves.given(self.home, launch),
         ]
         if spec.array is not None:
-            given.append(f"TIDE_ARRAY_INDEX={index_of(launch.task)}")
+            given.append(f"TIDE_ARRAY_INDEX={index}")
+        if spec.work is not None and spec.work.slurm is not None:
+            ids = (os.getuid(), os.getgid()) if user.ids is None else user.ids[:2]
+            named = slurm.variables(launch.job, index, launch.attempt, launch.nodes, ids, str(self.home))
+            given += [f"{name}={value}" for name, value in named.items()]
         return given
 
     def _environment(self, launch: Launch, user: User, *, hidden: bool) -> str:
@@ -349,6 +370,12 @@ def spread(directory: Path) -> None:
         pass  # another file system, or not ours to say
     finally:
         os.close(fd)
+
+
+def allowed_memory(mib: int, work: Work) -> int:
+    """Where more is taken it ends. Slurm's users name what their program needs, by a number that no default cluster
+    holds it to, and not what starts it (an interpreter, a workflow's own helper): they get room beyond it."""
+    return mib if work.slurm is None or not mib else 2 * mib + SLURM_SLACK_MIB
 
 
 def ended(message: said.Ended) -> Ended | LaunchRefused:

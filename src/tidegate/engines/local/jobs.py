@@ -9,6 +9,7 @@ from tidegate.engines.local.cgroups import Cgroups, Place
 from tidegate.engines.local.poll import Poll, clock_ms
 from tidegate.engines.local.records import End, Key, Records
 from tidegate.engines.local.saving import Saving
+from tidegate.engines.local.signals import say_end, send_to
 from tidegate.engines.local.spawn import BadOrderError, Entries
 from tidegate.engines.local.starts import KILL, Process, Say, Starts
 
@@ -137,6 +138,11 @@ class Jobs:
         if run is not None and run.saving is not None:
             run.saving.ask(int(message["number"]), now)
 
+    def signal(self, message: Message) -> None:
+        run = self.live.get((int(message["task"]), int(message["attempt"])))
+        if run is not None and run.pid:
+            send_to(message["to"], run.pid, run.processes, int(message["signal"]))
+
     def forget(self, message: Message) -> None:
         """The server has these ends in its journal."""
         for task, attempt in message["attempts"]:
@@ -230,7 +236,7 @@ class Run(Process):
 
     __slots__ = (
         "end", "entries", "gpus", "grace_ms", "jobs", "key", "kill_at", "leaving_since", "limit_ms", "ordered",
-        "outcome", "place", "saves_first", "saving", "stopped_at", "stopped_ms", "stuck", "told",
+        "outcome", "place", "saves_first", "saving", "stopped_at", "stopped_ms", "stuck", "told", "told_as", "warn",
     )  # fmt: skip
 
     def __init__(self, jobs: Jobs, key: Key, message: Message, now: int) -> None:
@@ -243,6 +249,8 @@ class Run(Process):
         self.ordered = now
         self.limit_ms: int = message["limit_ms"]
         self.grace_ms: int = message["grace_ms"]
+        self.warn: tuple[int, int, str] | None = message.get("warn")  # signal, how long before the limit, to whom
+        self.told_as: tuple[str, str] | None = message.get("told_as")  # its number and node, in the line at its end
         self.outcome = ""  # decided here, not by how the process ended
         self.kill_at: int | None = None
         self.saves_first = False  # before it is told to end
@@ -258,7 +266,7 @@ class Run(Process):
 
     def started(self, now: int) -> None:
         if self.limit_ms:
-            self.jobs.poll.at(self._limit_at(), self._limit, self)
+            self._watch_limit()
         if self.saving is not None:
             self.saving.started(self.pid, now)
         if self.stopped_at is not None:
@@ -293,7 +301,7 @@ class Run(Process):
         """Stopping is quicker than forking, so a few rounds outrun one that multiplies."""
         stopped: set[int] = set()
         for _ in range(ROUNDS_MAX):
-            fresh = set(self._processes()) - stopped
+            fresh = set(self.processes()) - stopped
             if not fresh:
                 return
             stopped |= fresh
@@ -308,13 +316,25 @@ class Run(Process):
             self.saving.stood_still(stopped_ms)
         if self.pid:
             if self.limit_ms:
-                self.jobs.poll.at(self._limit_at(), self._limit, self)
-            trees.send(self._processes(), CONT)
+                self._watch_limit()
+            trees.send(self.processes(), CONT)
 
     # -- being ended -------------------------------------------------------------------------------------
 
     def _limit_at(self) -> int:
         return self.ordered + self.limit_ms + self.stopped_ms
+
+    def _watch_limit(self) -> None:
+        self.jobs.poll.at(self._limit_at(), self._limit, self)
+        if self.warn is not None:
+            self.jobs.poll.at(max(self.ordered, self._limit_at() - self.warn[1]), self._warn, self)
+
+    def _warn(self, now: int) -> None:
+        if self.warn is None or self.stopped_at is not None or now < self._limit_at() - self.warn[1]:
+            return  # told already, or suspended since this was set
+        (number, _, to), self.warn = self.warn, None
+        if self.leaving_since is None:
+            send_to(to, self.pid, self.processes, number)
 
     def _limit(self, now: int) -> None:
         if self.stopped_at is not None or now < self._limit_at():
@@ -355,10 +375,12 @@ class Run(Process):
         if self.told or self.leaving_since is not None:
             return
         self.told = True
+        if self.told_as is not None:
+            say_end(self.pid, *self.told_as, self.outcome)
         if self.kill_at is not None and self.kill_at <= now:
             self._kill(now)
             return
-        pids = self._processes()
+        pids = self.processes()
         trees.send(pids, TERM)
         trees.send(pids, CONT)  # one that is stopped hears nothing else
 
@@ -373,13 +395,13 @@ class Run(Process):
             return
         killed: set[int] = set()
         for _ in range(ROUNDS_MAX):
-            fresh = set(self._processes()) - killed
+            fresh = set(self.processes()) - killed
             if not fresh:
                 return
             killed |= fresh
             trees.send(fresh, KILL)
 
-    def _processes(self) -> list[int]:
+    def processes(self) -> list[int]:
         if self.place is not None:
             inside = self.jobs.cgroups.processes(self.place)
             return inside if self.leaving_since is not None or self.pid in inside else [self.pid, *inside]
@@ -430,7 +452,7 @@ class Run(Process):
     def _somebody_left(self) -> bool:
         if self.place is not None:
             return bool(self.jobs.cgroups.processes(self.place))
-        return self.jobs.strangers() != [] and bool(self._processes())
+        return self.jobs.strangers() != [] and bool(self.processes())
 
     def _judge(self) -> None:
         """What the limits have to say about how it ended."""

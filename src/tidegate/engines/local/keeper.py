@@ -78,6 +78,7 @@ class Keeper:
             "suspend": self.jobs.suspend,
             "resume": self.jobs.resume,
             "ask": self.jobs.ask,
+            "signal": lambda message, _now: self.jobs.signal(message),
             "forget": lambda message, _now: self.jobs.forget(message),
             "env": lambda message, _now: self.jobs.keep_environment(message),
             "notify": self.notices.ask,

@@ -153,8 +153,21 @@ static void put(int fd, int where)
 		fail(MACHINE, "put", "the output in its place");
 }
 
+/* What nobody knew before: an entry for it is there where it is wanted. */
+static void name_pid(char **environment)
+{
+	static const char name[] = "SLURM_TASK_PID=";
+	static char entry[sizeof name + 20];
+	for (; *environment; environment++)
+		if (!strncmp(*environment, name, sizeof name - 1)) {
+			snprintf(entry, sizeof entry, "%s%ld", name, (long)getpid());
+			*environment = entry;
+		}
+}
+
 static void run(char **argv, char **environment)
 {
+	name_pid(environment);
 	environ = environment;
 	execvp(argv[0], argv);
 	int code = errno == ENOENT || errno == ENOTDIR ? NOT_FOUND : CANNOT_RUN;

@@ -20,6 +20,7 @@ NO_ROOM = frozenset(
     {errno.ENOSPC, errno.EIO, errno.ENFILE, errno.EMFILE, errno.ENOMEM, errno.EAGAIN}
 )  # nobody's job is at fault, whoever's path it was
 PR_SET_CHILD_SUBREAPER = 36
+TASK_PID = b"SLURM_TASK_PID"
 
 
 class FailureError(Exception):
@@ -118,6 +119,8 @@ def run(argv: list[str]) -> None:
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by this interpreter; the job would inherit it
         signal.signal(ignored, signal.SIG_DFL)
     environment = {name.removeprefix(PREFIX): value for name, value in os.environb.items() if name[:1] == PREFIX}
+    if TASK_PID in environment:  # nobody knew it before
+        environment[TASK_PID] = str(os.getpid()).encode()
     name = argv[0]
     path = environment.get(b"PATH", USUAL_PATH).decode(errors="surrogateescape").split(":")
     said = OSError(errno.ENOENT, "")
