@@ -200,8 +200,7 @@ class Turns:
         """What it was given counts at once. `leaf` is the one whose turn it was."""
         if self.shares is None:
             return
-        self.shares.charge(line.lane)
-        self.shares.let_go(line.lane, (rank_when_aged(line.lane), line.lane.since or line.job.submit_ms, line.job.id))
+        self._hold(line.lane, line.job)
         if self.heaps:
             for at, branch in enumerate(leaf.path):
                 heapreplace(self.heaps[_parent(leaf.path, at)], branch.key())
@@ -210,7 +209,12 @@ class Turns:
         """Before anybody's turn."""
         if self.shares is not None:
             self.shares.let_go(lane, held_place(promise))
-            self.shares.charge(lane)
+            self._hold(lane, self.world.jobs[promise.task >> ARRAY_BITS])
+
+    def _hold(self, lane: Lane, job: Job) -> None:
+        assert self.shares is not None
+        self.shares.charge(lane)
+        self.shares.let_go(lane, (rank_when_aged(lane), lane.since or job.submit_ms, job.id))
 
     def comes_again(self, line: Line, *, shortest: bool = False) -> None:
         """The line's next job, in its own turn."""
