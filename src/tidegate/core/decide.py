@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from tidegate.core import KERNEL
 from tidegate.core.blame import one_run_where_tried
-from tidegate.core.memo import FLAT, LeafKey, Memo, Order, Ranking, Settled, leaf_key, ranked
+from tidegate.core.memo import FLAT, LeafKey, Memo, Order, Settled, leaf_key, ranked
 from tidegate.core.parts import parts
 from tidegate.core.place import Chosen, ColumnPlacer, Placer, Ranked, placer_for
 from tidegate.core.preempt import Preemptor
@@ -99,7 +99,7 @@ def _look_at(cycle: _Cycle, memo: Memo, pool: Pool) -> None:
     ranking, unchanged = memo.ranking(cycle.world, policy, pool, cycle.now)
     settled = memo.settled.get(pool.name) if cycle.preemptor is None else None
     room_came = pool.freed is None or bool(pool.freed)
-    if settled is None or not unchanged or room_came or not _only_arrivals(settled, cycle.now, pool, ranking):
+    if settled is None or not unchanged or room_came or not settled.holds(cycle.now, pool, ranking):
         memo.settled.pop(pool.name, None)
         ranking.room_came(pool.freed)
         if ranking.known or pool.promised or pool.suspended:
@@ -150,25 +150,6 @@ def _look_at_parts(cycle: _Cycle, memo: Memo, pool: Pool, policy: PolicySpec) ->
             one.full()
             if cycle.preemptor is not None:
                 cycle.preemptor.look_when_aged(here, ranking.by_age)
-
-
-def _only_arrivals(settled: Settled, now: int, pool: Pool, ranking: Ranking) -> bool:
-    """Nothing that arrived could get a promise, or take the place of a job that was refused in its turn."""
-    last = settled.last_refused
-    if last is None or (settled.room_for_promises and pool.grown) or settled.placer.counted != pool.counted:
-        return False
-    if settled.firm_from <= now:
-        return False
-    known = ranking.known
-    for serial in pool.changed:
-        entry = known.get(serial)
-        if entry is None:
-            continue
-        # Compared as far as `last` goes: rank, submit, job. A job past the ageing bound always gets a promise.
-        level = leaf_key(ranking.policy, ranking, entry[5], entry[0])[0]
-        if level > settled.last_level or (level == settled.last_level and entry < last) or entry[0] == AGED:
-            return False
-    return True
 
 
 SIFT_COST = 8

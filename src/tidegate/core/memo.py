@@ -12,7 +12,7 @@ from tidegate.core.preempt import may_preempt, only_savers
 from tidegate.model.jobs import Job, Shape
 from tidegate.model.policy import LEVEL_MAX, PolicySpec
 from tidegate.policy.likely import likely_ms
-from tidegate.policy.order import ageing_bound, defers, is_aged, moves_with_time, rank_within
+from tidegate.policy.order import AGED, ageing_bound, defers, is_aged, moves_with_time, rank_within
 from tidegate.world.accounts import USER_MARK, leaf_of, path_of
 from tidegate.world.lanes import Lane
 from tidegate.world.pool import Pool
@@ -142,6 +142,24 @@ class Settled:
     slips_from: int  # the promised start that may slip: a run beyond it may move the promise
     firm_from: int  # from when on a promise is firm that could be put off; FOREVER_MS: there is none
     untried: tuple[int, ...]  # serials of lanes that the pass was cut before: all others were refused
+
+    def holds(self, now: int, pool: Pool, ranking: Ranking) -> bool:
+        """Nothing that arrived could get a promise, or take the place of a job that was refused in its turn."""
+        last = self.last_refused
+        if last is None or (self.room_for_promises and pool.grown) or self.placer.counted != pool.counted:
+            return False
+        if self.firm_from <= now:
+            return False
+        known = ranking.known
+        for serial in pool.changed:
+            entry = known.get(serial)
+            if entry is None:
+                continue
+            # Compared as far as `last` goes: rank, submit, job. A job past the ageing bound always gets a promise.
+            level = leaf_key(ranking.policy, ranking, entry[5], entry[0])[0]
+            if level > self.last_level or (level == self.last_level and entry < last) or entry[0] == AGED:
+                return False
+        return True
 
 
 class Memo:
